@@ -28,7 +28,7 @@ def real_array(name: str, given: object, shape: tuple[int | None, ...] | None = 
     if shape is not None and not (
         array.ndim == len(shape) and all(a == b or (b is None and a) for a, b in zip(array.shape, shape, strict=True))
     ):
-        wanted = ", ".join("any" if size is None else str(size) for size in shape) + "," * (len(shape) == 1)
+        wanted = ", ".join("at least 1" if size is None else str(size) for size in shape) + "," * (len(shape) == 1)
         raise InputError(f"{name} must have shape ({wanted}); got shape {array.shape!r}.")
     if not np.all(np.isfinite(array)):
         place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])

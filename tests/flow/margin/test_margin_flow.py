@@ -329,7 +329,7 @@ def test_the_default_records_run_from_the_start_to_the_end_without_changing_the_
         ({"start": 1e200}, "start must give finite margins"),
         ({"start": np.nan}, r"start\.plus must be finite"),
         ({"start": "small"}, "start must be .* a DiagonalMarginInit"),
-        ({"features": np.ones((4, 4))}, r"features must have shape \(any, any, any\)"),
+        ({"features": np.ones((4, 0, 4))}, r"\(at least 1, at least 1, at least 1\); got shape \(4, 0, 4\)"),
         ({"features": np.full((4, 4, 8), np.inf)}, r"features must be finite; got inf at \[0, 0, 0\]"),
         ({"features": np.ones((3, 4, 8))}, r"loss must be one of margins of shape \(3, 4\)"),
         ({"record": [2.0, 6.0]}, r"record must be a vector of ln t, at most log_until=5\.0"),
@@ -350,7 +350,7 @@ def test_bad_matrices_are_refused_at_once():
     for start, message in (
         (K, r"start must be a pair \(K, Q\)"),
         ((K, Q[:, :1]), r"Q must have shape \(8, 2\)"),
-        ((K[:5], Q[:5]), r"K must have shape \(8, any\)"),
+        ((K[:5], Q[:5]), r"K must have shape \(8, at least 1\)"),
         ((0 * K, 0 * Q), "start must have a gradient other than 0"),
         ((K * np.nan, Q), "K must be finite"),
     ):

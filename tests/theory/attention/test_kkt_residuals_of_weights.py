@@ -103,7 +103,7 @@ def test_what_cannot_be_used_is_refused(data):
         (lambda: incremental_multipliers(B, beta, ones[:1]), "rates must have shape"),
         (lambda: incremental_multipliers(B, beta, -ones), "rates must raise a positive smallest margin"),
         (lambda: incremental_multipliers(B, np.nan * beta, ones), "beta must be finite"),
-        (lambda: kkt_residuals(B, beta[:3], lambdas, inside), r"beta must have shape \(8,\)"),
+        (lambda: kkt_residuals(B, beta[:3], lambdas, inside), "features and beta must be"),
         (lambda: kkt_residuals(B, beta, -lambdas - 1, inside), "multipliers must be at least 0"),
         (lambda: kkt_residuals(B, beta, lambdas, inside.astype(float)), "support must be booleans"),
         (lambda: kkt_residuals(B, -beta, lambdas, inside), "beta must have positive margins"),

@@ -114,9 +114,9 @@ def test_the_staircase():
 def test_bad_input():
     for strengths, factor, says in (
         ([1.0, 1.0], np.eye(2) / 10, "strengths must differ"),
-        ([1.0, 2.0], np.eye(2), "U must be small"),
-        ([1.0, 2.0], np.eye(3) / 10, r"U must have shape \(2, any\)"),
-        ([1.0, 2.0], [[np.nan, 0.0], [0.0, 1.0]], "U must be finite; got nan"),
+        ([1.0, 2.0], np.eye(2), "factor must be small"),
+        ([1.0, 2.0], np.eye(3) / 10, "factor must have a row for each of the 2 strengths"),
+        ([1.0, 2.0], [[np.nan, 0.0], [0.0, 1.0]], "factor must be finite; got nan"),
     ):
         with pytest.raises(InputError, match=says):
             concept_stages(strengths, factor)

@@ -68,7 +68,7 @@ def test_the_time_follows_the_scale():
 def test_bad_input():
     W, V = _start(1e-2, 0)
     for inputs, weights, drop, says in (
-        (X, (W, V.T), 0.02, r"V must have shape \(2, 8\)"),
+        (X, (W, V.T), 0.02, r"weights must be W \(m, d\) and V \(d, m\)"),
         (X, (W, W, V), 0.02, "weights must be W and V"),
         (X, (W, V), 1.0, "drop must be between 0 and 1"),
         (X, (np.eye(2), np.eye(2)), 0.02, "weights must start with less than"),

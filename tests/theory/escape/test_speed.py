@@ -75,7 +75,7 @@ def test_bad_data_are_refused(inputs, gradients, sentence):
         ([np.ones((4, 3)), np.ones((1, 4))], "to d_out = 2"),
         ([np.ones((4, 2)), np.ones((2, 4))], "map d_in = 3"),
         ([np.ones((4, 3)), np.ones(4)], "got shapes"),
-        ([np.full((4, 3), np.nan), np.ones((2, 4))], "W_1 must be finite"),
+        ([np.full((4, 3), np.nan), np.ones((2, 4))], "W_1 of weights must be finite"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(weights, sentence):

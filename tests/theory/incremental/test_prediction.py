@@ -83,6 +83,19 @@ def test_smaller_initial_scales_resolve_more(learned):
     assert [tie.stage for tie in everything if tie.kind == "plateau"] == list(range(len(learned.stages) - 1))
 
 
+@pytest.mark.parametrize("factor", [1e-3, 700.0])
+def test_a_factor_of_the_loss_divides_times_and_multiplies_curvatures(task, learned, factor):
+    scaled = incremental_learning(lambda beta: factor * task.network(beta), 8)
+    for one, other in zip(scaled.stages, learned.stages, strict=True):
+        assert (one.entered, one.signs, one.left) == (other.entered, other.signs, other.left)
+        assert one.time == pytest.approx(other.time / factor, rel=1e-9)
+        assert one.curvature == pytest.approx(other.curvature * factor, rel=1e-9)
+        assert one.convergence_rate == pytest.approx(other.convergence_rate * factor, rel=1e-9)
+    ties, others = (found.near_ties(-20.0, efolds=1e9) for found in (scaled, learned))
+    assert [(tie.stage, tie.kind, tie.coordinate) for tie in ties] == [(t.stage, t.kind, t.coordinate) for t in others]
+    np.testing.assert_allclose([tie.efolds for tie in ties], [tie.efolds for tie in others], rtol=1e-9)
+
+
 @pytest.mark.parametrize("log_scale", [0.0, 1e-8, math.nan, -math.inf])
 def test_an_initial_scale_is_reported_by_its_logarithm(learned, log_scale):
     with pytest.raises(InputError, match=r"math\.log"):

@@ -31,6 +31,7 @@ def _assert_followed(loss, size):
     Only u is integrated. With v as well, rounding would break the conservation law once a coordinate is tiny.
     """
     learned, slope = incremental_learning(loss, size), jax.jit(jax.grad(loss))
+    assert learned.status == AlgorithmStatus.CONVERGED
     for before, stage in itertools.pairwise(learned.stages):
         (new,) = stage.entered
         signs = np.sign(before.beta)
@@ -134,6 +135,14 @@ def test_no_minimum_is_said(transition):
     learned = _learned(lambda beta: -beta[0] - beta[0] ** 3, 1, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert learned.end == 1.0
+
+
+@pytest.mark.parametrize("pull", [(0.1, 0.0), (-0.22, 0.17), (-0.04, -0.2, 0.18)])
+def test_a_valley_without_end_falls_without_bound(pull):
+    """One weight tends to infinity and another to its negative; trial points overshoot, or the loss overflows there."""
+    learned = incremental_learning(lambda beta: (jnp.sum(beta) - 1) ** 2 / 2 - np.array(pull) @ beta, len(pull))
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
+    assert "without bound" in learned.message
 
 
 @POLICIES

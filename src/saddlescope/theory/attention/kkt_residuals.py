@@ -132,4 +132,7 @@ def _from_subdifferential(
 
 def _checked(features: ArrayLike, beta: ArrayLike) -> tuple[Float[np.ndarray, "n m d"], Float[np.ndarray, "d"]]:
     B = real_array("features", features, (None, None, None))
-    return B, real_array("beta", beta, B.shape[2:])
+    weights = real_array("beta", beta)
+    if weights.shape != B.shape[2:]:
+        raise InputError(f"features and beta must be (n, m, d) and (d,); got shapes {B.shape!r} and {weights.shape!r}.")
+    return B, weights

@@ -87,8 +87,13 @@ def early_alignment(inputs: ArrayLike, weights: Sequence[ArrayLike], *, drop: fl
     if len(weights) != 2:
         raise InputError(f"weights must be W and V of a two-layer network; got {len(weights)!r} matrices.")
     X = real_array("inputs", inputs, (None, None))
-    first = real_array("W", weights[0], (None, X.shape[1]))
-    second = real_array("V", weights[1], first.shape[::-1]).T
+    W, V = (real_array(f"{name} of weights", one, (None, None)) for name, one in zip("WV", weights, strict=True))
+    if W.shape[1] != X.shape[1] or V.shape != W.shape[::-1]:
+        raise InputError(
+            f"weights must be W (m, d) and V (d, m), inputs (N, d) with d = {X.shape[1]}; got shapes {W.shape!r} and"
+            f" {V.shape!r}."
+        )
+    first, second = W, V.T
     if not 0 < drop < 1:
         raise InputError(f"drop must be between 0 and 1; got {drop!r}.")
     m, d = first.shape

@@ -154,7 +154,9 @@ def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
             small: a Schur complement of 1 or above.
     """
     a = validate_strengths(strengths, distinct=True)
-    U = real_array("U", factor, (len(a), None))
+    U = real_array("factor", factor, (None, None))
+    if len(U) != len(a):
+        raise InputError(f"factor must have a row for each of the {len(a)} strengths; got shape {U.shape!r}.")
     order = np.argsort(-a, kind="stable")
     residual = U[order].copy()
     rounding = 4 * max(U.shape) * np.finfo(float).eps
@@ -174,5 +176,5 @@ def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
     couplings = couplings[np.ix_(back, back)]
     schur = np.diag(couplings).copy()
     if np.any(schur[a > 0] >= 1):
-        raise InputError(f"U must be small, with Schur complements below 1; got {float(np.max(schur))!r}.")
+        raise InputError(f"factor must be small, with Schur complements below 1; got {float(np.max(schur))!r}.")
     return ConceptStages(a, schur, couplings)

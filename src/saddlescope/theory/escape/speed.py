@@ -155,7 +155,7 @@ def validate_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Netw
     """
     if len(weights) < 2:
         raise InputError(f"weights must be W_1, ..., W_L with a depth L of at least 2; got {len(weights)!r}.")
-    arrays = tuple(real_array(f"W_{layer}", weight) for layer, weight in enumerate(weights, 1))
+    arrays = tuple(real_array(f"W_{layer} of weights", weight) for layer, weight in enumerate(weights, 1))
     shapes = [array.shape for array in arrays]
     widths = [len(X), *(shape[0] if shape else 0 for shape in shapes)]
     if widths[-1] != len(G) or any(

@@ -16,7 +16,7 @@ s = -1. On a plateau y moves at the rate g, and the transition k shifts it by J^
 No alpha occurs, so T_k + c_k / l is the time of stage k up to terms exponentially small in the distance of stages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,15 +56,16 @@ class FirstOrderInit(ReprMixin):
     minus: Float[np.ndarray, "p"]
 
     @classmethod
-    def of(cls, weights: Sequence[ArrayLike], size: int) -> "FirstOrderInit":
+    def of(cls, weights: Iterable[ArrayLike], size: int) -> "FirstOrderInit":
         """Return P and M of a pair (u0, v0).
 
         Raises:
             InputError: weights is not a pair of finite arrays of shape (size,), or |u0_i| = |v0_i| for some i.
         """
-        if len(weights) != 2:
-            raise InputError(f"weights must be a pair (u0, v0) of arrays of shape ({size},); got {weights!r}.")
-        u, v = (real_array(f"{name} of weights", w, (size,)) for name, w in zip(("u0", "v0"), weights, strict=True))
+        pair = tuple(weights)
+        if len(pair) != 2:
+            raise InputError(f"weights must be a pair (u0, v0) of arrays of shape ({size},); got {pair!r}.")
+        u, v = (real_array(f"{name} of weights", w, (size,)) for name, w in zip(("u0", "v0"), pair, strict=True))
         degenerate = np.flatnonzero(np.abs(u) == np.abs(v))
         if degenerate.size:
             i = int(degenerate[0])

@@ -15,6 +15,7 @@ SciPy's BDF follows it in log x, until Newton's method finds its end with the ce
 linear, and added in closed form, and g is integrated along it.
 """
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -24,6 +25,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.integrate import BDF, DenseOutput
 from scipy.interpolate import make_interp_spline
+from scipy.linalg import LinAlgWarning
 from scipy.optimize import brentq
 
 from saddlescope.theory.incremental.divergence import DivergenceTest
@@ -123,7 +125,10 @@ def _follow(departure: SaddleDeparture, face: Face, policy: OrbitPolicy) -> Stat
     near = policy.reach
     for step in range(policy.steps):
         flow.outside = None
-        with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
+        with (  # a trial point may overshoot, and in a valley without end Newton's matrix becomes singular
+            np.errstate(over="ignore", invalid="ignore"),
+            warnings.catch_warnings(action="ignore", category=LinAlgWarning),
+        ):
             solver.step()
         # Next to where the loss is not finite steps shrink for ever, since |t| may be tiny there.
         if solver.status == "failed" or (
@@ -132,9 +137,10 @@ def _follow(departure: SaddleDeparture, face: Face, policy: OrbitPolicy) -> Stat
             break
         before, x, at = x, flow.x, flow.rates
         # Secants alone can miss a direction in which the orbit no longer moves, and with it the end.
-        B = flow.hessian = (
-            face.hessian(x) if step % policy.renewed == policy.renewed - 1 else secant(B, x - before, r - at)
-        )
+        with np.errstate(over="ignore"):
+            B = flow.hessian = (
+                face.hessian(x) if step % policy.renewed == policy.renewed - 1 else secant(B, x - before, r - at)
+            )
         r, peak = at, np.maximum(peak, x)
         if orbit is not None:
             orbit.add(solver.t, flow.gradient, solver.dense_output())
@@ -178,6 +184,8 @@ class _Flow:
 
     @no_type_check
     def slope(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        if not np.isfinite(z).all():  # a trial step that overshot where the loss is finite
+            return np.full_like(z, np.nan)
         x = self.at(z)
         try:
             self.gradient = self._face.oracle.value_and_gradient(self._face.beta(x))[1]

@@ -84,7 +84,10 @@ class SaddleDeparture:
             NonFiniteLossError: that one, unless |beta| is so large there, or the loss goes on falling, that the path
                 diverges.
         """
-        far = np.log(np.max(x)) > (LARGEST_LOG if outside is None else LARGEST_LOG / 2)
+        if outside is None:
+            far = np.log(np.max(x)) > LARGEST_LOG
+        else:  # it may have been a trial step's, far beyond x
+            far = np.log(max(np.max(x), outside.size)) > LARGEST_LOG / 2
 
         def loss(outwards: float) -> float:
             return face.oracle.value_and_gradient(face.beta(outwards * x))[0]

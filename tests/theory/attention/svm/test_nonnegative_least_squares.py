@@ -35,6 +35,17 @@ def test_exchanges_in_blocks_that_cycle_are_left_for_an_active_set() -> None:
         assert abs(multipliers @ slack) < 1e-9
 
 
+@pytest.mark.parametrize("seed", [4, 20])
+def test_an_active_set_of_a_nearly_singular_matrix_is_solved_exactly(seed: int) -> None:
+    """Blocks cycle from every second index; from the set that was found, nothing is left to exchange."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(20, 60)) * np.exp(2 * rng.normal(size=60))
+    ridge = 1e-13 * np.sum(A**2) / 60
+    H, h = A.T @ A + ridge * np.eye(60), A.T @ rng.normal(size=20) + ridge * rng.uniform(size=60)
+    multipliers, passive = nonnegative_minimum(H, h, np.arange(60) % 2 == 0)
+    np.testing.assert_array_equal(multipliers, nonnegative_minimum(H, h, passive)[0])
+
+
 def test_proximal_minima_solve_singular_programmes_and_grow_without_a_solution() -> None:
     rows = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [1.0, 2.0]])
     H = rows @ rows.T

@@ -1,5 +1,6 @@
 """The three attention SVMs: against independent solvers, closed forms and the invariances of the problems."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -117,6 +118,18 @@ def test_large_dimensions_cost_no_product_of_them() -> None:
         assert solver(data).certificate.gap < 1e-10
 
 
+def test_a_frobenius_certificate_takes_no_memory_of_cubes() -> None:
+    n = 150
+    E = np.eye(2 * n)
+    data = TokenData(np.stack([E[:n], 0 * E[:n]], axis=1), E[n:], np.ones(n), E.sum(axis=0))
+    tracemalloc.start()
+    certificate = certify_svm(data, (E[:, :n], E[:, n:]), np.ones((n, 1)), norm="frobenius")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert certificate.gap < 1e-12
+    assert peak < 8 * n**3 / 2
+
+
 @pytest.mark.parametrize("solver", [frobenius_svm, nuclear_svm, l1_svm])
 def test_data_that_nothing_separates_are_refused_by_their_samples(
     solver: Callable[[TokenData], MatrixSvm | DiagonalSvm],
@@ -195,7 +208,7 @@ def test_certify_refuses_what_does_not_fit() -> None:
         (factors, found.multipliers, "l1", "beta"),
         (factors, found.multipliers[:, :1], "nuclear", "shape"),
         ((0 * found.K, found.Q), found.multipliers, "nuclear", "margin that is not 0"),
-        (factors, -found.multipliers, "nuclear", "at least 0"),
+        (factors, -found.multipliers, "nuclear", r"at least 0 and not all 0; got a smallest of -\d"),
     ):
         with pytest.raises(InputError, match=says):
             certify_svm(data, weights, multipliers, norm=norm)

@@ -103,7 +103,7 @@ def certify_svm(
         raise InputError(f"weights must be {wanted} for norm={norm!r}; got {type(weights).__name__}.")
     lam = real_array("multipliers", multipliers, data.gaps.shape)
     if not (np.all(lam >= 0) and np.any(lam > 0)):
-        raise InputError(f"multipliers must be at least 0 and not all 0; got a smallest of {lam.min()!r}.")
+        raise InputError(f"multipliers must be at least 0 and not all 0; got a smallest of {float(lam.min())!r}.")
     if not data.margins(weights).any():
         raise InputError("weights must have a margin that is not 0; got margins that are all 0.")
     if isinstance(weights, tuple):
@@ -119,6 +119,8 @@ def _of_matrix(data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, n
     within = MatrixConstraints.of(data)
     U, dual, Vt = np.linalg.svd(within.dual_matrix(within.scaled(lam)), full_matrices=False)
     size = np.linalg.svd(np.linalg.qr(K)[1] @ np.linalg.qr(Q)[1].T, compute_uv=False)
+    if norm == "frobenius":  # strictly convex: no equations decide
+        return _assembled(data, (K, Q), lam, norm, size, dual, np.empty((0, 0)))
     k = int(np.sum(dual > (1 - FACE) * dual[0]))
     held = (lam > FACE * lam.max()).ravel()
     alpha, beta = within.left[held] @ U[:, :k], within.right[held] @ Vt[:k].T

@@ -62,7 +62,9 @@ def _by_active_sets(H: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarra
         multipliers, _ = nnls(R, solve_triangular(R, h, trans=1), maxiter=10 * len(h))
     except (LinAlgError, RuntimeError) as error:
         raise ArithmeticError(f"An active set of {len(h)} indices did not end: H is too nearly singular.") from error
-    return multipliers, multipliers > 0
+    passive = multipliers > 0
+    solved = _on(H, h, passive)  # SciPy's carry more rounding
+    return (solved if solved.min() >= 0 else multipliers), passive
 
 
 def _on(H: np.ndarray, h: np.ndarray, passive: np.ndarray) -> np.ndarray:

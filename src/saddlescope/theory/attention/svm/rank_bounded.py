@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.models.tokens.data import TokenData
-from saddlescope.theory.attention.svm.bilinear import local_factors, local_value
+from saddlescope.theory.attention.svm.bilinear import BilinearProblem
 from saddlescope.theory.attention.svm.certificate import certify_svm
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints
 from saddlescope.theory.attention.svm.solution import LocalSolution, MatrixSvm
@@ -62,19 +62,22 @@ def rank_bounded_svm(
     if rank_bound == 1:
         first += _separating_queries(data, within)
     first += [rng.standard_normal((within.right.shape[1], rank_bound)) for _ in range(num_starts)]
-    scaled, size = within.scaled(convex.multipliers), convex.certificate.primal / within.unit
+    scaled = within.scaled(convex.multipliers)
+    problem = BilinearProblem(within, convex.certificate.primal / within.unit)
     found = []
     for number, right in enumerate(first, 1):
-        found.append(local_factors(within, size, right, scaled))
+        found.append(problem.solve(right, scaled))
         report(0.5 + 0.5 * number / len(first), f"start {number} of {len(first)}")
-    values = np.array([local_value(within, *each) for each in found])
+    values = np.array([problem.value(each) for each in found])
     if not np.isfinite(values).any():
         raise InputError(
             f"rank_bound must leave the data separable; no W of rank {rank_bound} was found to separate them from"
             f" {len(first)} starts; the problem is not convex, so its feasibility is undecided. A rank of"
             f" {convex.K.shape[1]} is enough."
         )
-    K, Q = within.lifted(*found[int(np.argmin(values))])
+    best = problem.refine(found[int(np.argmin(values))])
+    value = problem.value(best)
+    K, Q = within.lifted(best.left, best.right)
     margins = data.margins((K, Q))
     root = margins.min() ** 0.5
     K, Q, margins = K / root, Q / root, margins / root**2
@@ -86,9 +89,11 @@ def rank_bounded_svm(
         certificate=certify_svm(data, (K, Q), convex.multipliers, norm="nuclear"),
         local=LocalSolution(
             rank_bound=rank_bound,
+            multipliers=within.multipliers(best.multipliers) * (value / (within.exact @ best.multipliers)),
+            stationarity=problem.stationarity(best),
             num_starts=len(first),
             num_feasible=int(np.isfinite(values).sum()),
-            num_best=int(np.sum(values <= values.min() * (1 + _SAME))),
+            num_best=int(np.sum(values <= value * (1 + _SAME))),
         ),
     )
 

@@ -57,12 +57,17 @@ class LocalSolution(ReprMixin):
 
     Attributes:
         rank_bound: d_e.
+        multipliers: lambda (n, m) of the bounded problem; their sum is |W|.
+        stationarity: |grad f - J^T lambda| / |grad f| in the factors, f = (|K|_F^2 + |Q|_F^2) / 2, J the
+            Jacobian of the margins: 0 at a stationary point.
         num_starts: number of starts.
         num_feasible: number of starts that ended in weights that separate the data.
         num_best: number of starts that ended in the least value, to 1e-5.
     """
 
     rank_bound: int
+    multipliers: Float[np.ndarray, "n m"]
+    stationarity: float
     num_starts: int
     num_feasible: int
     num_best: int
