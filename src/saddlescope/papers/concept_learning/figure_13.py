@@ -100,8 +100,8 @@ def _least_difference(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "memorizing",
-    "At temporary loss peaks, at least 80 % of three-layer networks are nearer the strongest training cluster than the "
-    "target, and they generalise in the end",
+    "At temporary loss peaks, at least 80 % of transient three-layer networks are nearer the strongest training "
+    "cluster than the target, and they generalise in the end",
     "Section 3.3: 'turns toward the training set cluster with the strongest signal'; Figure 14, both curves",
     low=0.8,
 )

@@ -155,7 +155,7 @@ def _transient_number(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "low",
-    "In the text's conventions, with and without biases, and the program's, a tenth at d = 2 memorize transiently",
+    "In every convention, text's and program's, a tenth of four-layer networks at d = 2 memorize transiently",
     "Figures 2 (c) and 3, one network; a tenth, and μ = (1, 2) where the text gives none: this project",
     low=0.1,
 )

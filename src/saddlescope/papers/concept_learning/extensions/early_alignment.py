@@ -163,8 +163,8 @@ claims = Claims(
 
 @claims.reading(
     "aligned",
-    "At the smallest scale ReLU neurons point in one direction when the loss leaves its plateau",
-    "Appendix E.4: 'each neuron converge to a fixed direction', here that of fastest escape; .9999 in the pilot",
+    "Weighted by norm, ReLU neurons of the smallest scale point in one direction when the plateau ends",
+    "Appendix E.4: 'each neuron converge to a fixed direction'; here the mean by norm; .9999 in the pilot",
     low=0.999,
 )
 def smallest_scale_alignment(run: xr.Dataset) -> Estimate:

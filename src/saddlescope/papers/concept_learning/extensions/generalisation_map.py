@@ -217,8 +217,8 @@ def _diversity_effect(run: xr.Dataset, diverse: str) -> Estimate:
 
 @claims.reading(
     "diversity-helps",
-    "More variance along both concepts makes fewer networks fail to generalize when training stops at 1% loss",
-    "Section 3.1: with more diverse data, the model generalizes better; any difference counts",
+    "More variance along both concepts makes fewer networks fail to generalize at 1 % of their first loss",
+    "Section 3.1: 'commonly hypothesised that with more diverse data, the model generalizes better'",
     high=0.0,
 )
 def effect_of_both(run: xr.Dataset) -> Estimate:

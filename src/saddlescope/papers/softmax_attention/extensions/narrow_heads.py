@@ -94,7 +94,7 @@ claims = Claims(
 
 @claims.extension(
     "rank-is-enough",
-    "In at least 80 % of draws, narrow heads that can hold the solution of least nuclear norm come within 5 % of it",
+    "In at least 80 % of draws, narrow heads of sufficient rank end within 5 % of the least nuclear norm",
     "(W_*-SVM), whose solution the rank bound does not change then",
     low=0.8,
 )
