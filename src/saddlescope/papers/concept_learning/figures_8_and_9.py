@@ -140,7 +140,7 @@ def _descent_claims(figure: int, word: str, descents: int) -> Claims:
     claims.reading(
         "stages",
         "In the authors' run every rise is mainly the shrinking of minor entries, every fall the growth of entries",
-        f"{where}, from {CODE}: 'each stage aligns well'; more than half is this project's number for 'main'",
+        f"{where}, from {CODE}: 'aligns well with a stage of growth / suppression'; half: this project",
         low=0.5,
         requires=[descends],
     )(_stage_shares)

@@ -154,7 +154,7 @@ claims = Claims(
 @claims.reading(
     "two-layers",
     "On average over small starts, two-layer networks learn the weaker signal first from the predicted diversity on",
-    "Section 4: a_1 = a_2; a twentieth for the starts at a finite scale",
+    "Section 4.2.2: 'in the order of corresponding' a_p; a twentieth for the starts at a finite scale",
     low=0.95,
     high=1.05,
 )

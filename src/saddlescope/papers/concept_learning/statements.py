@@ -83,7 +83,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "Section 4.1, order",
         "The direction with the larger a_k converges faster",
         "order-flip/one-layer",
-        "order-flip/two-layers",
     ),
     Statement(
         "Section 4.1, limitation",
@@ -120,7 +119,11 @@ STATEMENTS: tuple[Statement, ...] = (
         uncovered="Lemmas D.5 and D.6 are its formal statement.",
     ),
     Statement(
-        "Section 4.2.2, order", "Directions with larger strengths are learned first", "figure-8/order", "figure-9/order"
+        "Section 4.2.2, order",
+        "Directions with larger strengths are learned first",
+        "figure-8/order",
+        "figure-9/order",
+        "order-flip/two-layers",
     ),
     Statement(
         "Section 4.2.2, transient memorization",

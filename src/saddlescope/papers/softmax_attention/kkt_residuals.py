@@ -170,8 +170,8 @@ def _smallest_stationarity(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "incremental-rate",
-    "With the multipliers dφ / d ln μ, ε falls at least like μ^-0.9",
-    "The multipliers have the same limit, and their error is that of the direction, of order 1 / μ",
+    "On conditioned data, with the multipliers dφ / d ln μ, ε falls at least like μ^-0.9",
+    "These multipliers have the limit of the proof's; their error is that of the direction, of order 1 / μ",
     high=-0.9,
     requires=[tolerance_is_small],
 )

@@ -139,7 +139,7 @@ def _largest(name: str, run: xr.Dataset) -> Estimate:
 
 equivalence_claims = Claims(
     limits="Both forms are integrated in their own parameters, but by one solver, whose tolerance is 3e-14; the bound "
-    "is a thousand times what it leaves. Times below 100 are drawn and not judged."
+    "is a thousand times what it leaves. Times below 1e3 are drawn and not judged."
 )
 
 closed_form_claims = Claims(

@@ -153,8 +153,9 @@ def _alignment(run: xr.Dataset) -> xr.DataArray:
 
 
 claims = Claims(
-    limits="Two concepts in the plane, one draw of the samples for all networks, and one learning rate. Neurons are "
-    "weighted by the norms of both layers, since light ones, of which there may be many, can point anywhere. The "
+    limits="Two concepts in the plane, one draw of the samples for all networks, and one learning rate. Where "
+    "cosines are averaged, neurons are weighted by the norms of both layers, since light ones, of which there may be "
+    "many, can point anywhere; `every-neuron` counts all alike. The "
     "plateau ends when the loss has fallen by 2 %. 'Behaves like a linear model' is tested where it could fail "
     "most, at the test point, which is in the cone of the clusters but far from every sample; on the training "
     "data R² is .988 or more. The pilots had seeds 200 to 205.",
