@@ -28,14 +28,12 @@ def require_float64_throughout(name: str, function: Callable[..., Any], *argumen
 
     Args:
         name: of the function, for an error.
-        function: of pytrees of arrays, such as a loss; or a pytree that holds arrays.
+        function: of pytrees of arrays, such as a loss.
         *arguments: arrays of the shapes of its arguments.
 
     Raises:
         InputError: it holds such an array or has one in its closure, or computes one on the way.
     """
-    for leaf in jax.tree.leaves(eqx.filter((function, arguments), eqx.is_inexact_array)):
-        _require_double(name, leaf)
     programs, seen = [program(function, *arguments)], set()
     while programs:
         one = programs.pop()
@@ -82,6 +80,8 @@ def require_float64_loss(
     """
     if not callable(loss):
         raise InputError(f"loss must be a JAX function of {name}; got {loss!r}.")
+    for leaf in jax.tree.leaves(eqx.filter(loss, eqx.is_inexact_array)):
+        _require_double("loss", leaf)
     arrays = jax.tree.map(jnp.asarray, argument)
     with calling(
         f"loss must be a JAX function of {name}, of {shapes_of(arrays)}",
