@@ -6,20 +6,16 @@
 A small early error can move a late stage by much more: where the gradient nearly vanishes after a transition, the time
 to the next stage depends on small differences. So do rounding errors at a saddle whose unstable directions are absent
 from the state or smaller than its rounding. A step of length h maps errors by e^z for z = h J in the middle of the
-step, or by (1 - z + z^2 / 2)^-1, an approximation that is damped where the flow is, where nothing grows by much; by
-(1 - z)^-1 where z is very large.
+step, or by (1 - z + z^2 / 2)^-1, an approximation that is damped where the flow is, where nothing grows by much.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import expm
 
-from saddlescope.numerics.ndf import Interpolant
+from saddlescope.numerics.ndf import AbstractSystem, Interpolant
 
 _SAMPLES, _OF_ROUNDING = 16, 4
-_STIFF = 1e6  # beyond it rounding of z^2 hides the directions in which nothing moves
 
 
 class PropagatedError:
@@ -49,15 +45,10 @@ class PropagatedError:
         """Size of the error of each entry by rounding."""
         return np.sqrt(np.mean(self.samples[:, _SAMPLES:] ** 2, axis=1))
 
-    def advance(self, step: Interpolant, jacobian_at: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> None:
-        """Carry the errors through a step, and add the step's own.
-
-        Args:
-            step: the step.
-            jacobian_at: returns the numbers of the columns of J at a state that matter, and these columns.
-        """
+    def advance(self, step: Interpolant, system: AbstractSystem) -> None:
+        """Carry the errors through a step, and add the step's own."""
         middle = step((step.start + step.end) / 2)
-        columns, jacobian = jacobian_at(middle)
+        columns, jacobian = system.jacobian(middle)
         z = (step.end - step.start) * jacobian
         size = np.abs(middle) + np.abs(z) @ np.abs(middle[columns])
         signs = self._rng.choice([-1.0, 1.0], (len(size), _OF_ROUNDING))
@@ -65,12 +56,6 @@ class PropagatedError:
         if columns.size:
             self.samples += z @ _integrated(z[columns], self.samples[columns])
         self.add(step.error)
-
-    def forget(self, slope: Float[np.ndarray, "n"]) -> None:
-        """Drop the part of the errors that is a shift in time of a flow with this slope."""
-        square = float(slope @ slope)
-        if square > 0:
-            self.samples -= np.outer(slope, slope @ self.samples / square)
 
     def add(self, error: Float[np.ndarray, "n"]) -> None:
         """Add an error made at the present time."""
@@ -88,7 +73,5 @@ def _integrated(z: Float[np.ndarray, "a a"], errors: Float[np.ndarray, "a s"]) -
         np.linalg.cholesky(unit - 2 * symmetric)
     except np.linalg.LinAlgError:  # something grows by more than e^(1/2)
         return expm(np.block([[z, unit], [np.zeros_like(z), np.zeros_like(z)]]))[: len(z), len(z) :] @ errors
-    if np.max(np.abs(z)) > _STIFF:
-        return np.linalg.solve(unit - z, errors)
     after = np.linalg.solve(unit - z + z @ z / 2, errors)
     return after - z @ after / 2

@@ -186,7 +186,7 @@ class SurrogateStepper:
         """Estimate the errors after each step; the correction of a window stands for what it leaves."""
         self.errors, self.rounding, propagated = [], [], self._propagated
         for step in steps:
-            propagated.advance(step, self._system.jacobian)
+            propagated.advance(step, self._system)
             if step is steps[-1]:
                 propagated.add(change)
             self.errors.append(propagated.size)

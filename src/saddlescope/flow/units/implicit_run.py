@@ -3,30 +3,26 @@
 Also for degree 2, where explicit steps would be too many.
 
 At a saddle of the active units, steps are short enough to follow the growth of deviations far below the tolerance, down
-to rounding, about 1e-16; an implicit step would shrink them, and the flow would rest there. The errors of the steps and
-of rounding are carried along, up to a shift in time, and the flow ends where they decide how the units leave a saddle.
-For degree 2, a deviation below the tolerance of a direction that has aligned and become unstable ends the flow, too
-(`resting_directions`).
+to rounding, about 1e-16; an implicit step would shrink them, and the flow would rest there. For degree 2, a deviation
+below the tolerance of a direction that has aligned and become unstable ends the flow (`resting_directions`).
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array
 from scipy.linalg import get_lapack_funcs
 
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.progress import Report
-from saddlescope.flow.diagonal.error_propagation import PropagatedError
-from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted, stuck, undecided
+from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted, stuck
 from saddlescope.flow.units.resting_directions import RestingDirections
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
-from saddlescope.numerics.ndf import AbstractStiffSystem, Interpolant, StepError, Stepper
+from saddlescope.numerics.ndf import AbstractStiffSystem, StepError, Stepper
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,6 @@ class ImplicitPolicy:
         moved: change of a log norm or direction: the active units are no longer at the same saddle.
         largest_unit: unit of time in which units of order one change too fast for float64, as a logarithm.
         rounding: of the largest rate: rates below it are rounding.
-        certain: largest error of a deviation from a saddle, relative to it, that decides nothing.
     """
 
     longest: float = 20.0
@@ -54,7 +49,6 @@ class ImplicitPolicy:
     moved: float = 1e-3
     largest_unit: float = math.log(1e12)
     rounding: float = 1e-14
-    certain: float = 0.1
 
 
 _factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
@@ -72,24 +66,6 @@ def _jacobian(model: UnitModel, state: Array, log_unit: Array) -> Array:
 
 class _ExhaustedError(Exception):
     pass
-
-
-class _ActiveUnits(NamedTuple):
-    """Motion of the active units in weights rather than log norms and directions.
-
-    Attributes:
-        rows: their entries of the state, r numbers.
-        scales: change of a weight with its entry, shape (r,).
-        rates: symmetric part of the Jacobian, shape (r, r); the rest is the motion of the units themselves.
-        velocity: shape (r,).
-        own: rate below which growth may belong to that motion, or is rounding.
-    """
-
-    rows: Int[np.ndarray, "r"]
-    scales: Float[np.ndarray, "r"]
-    rates: Float[np.ndarray, "r r"]
-    velocity: Float[np.ndarray, "r"]
-    own: float
 
 
 class ImplicitSystem(AbstractStiffSystem):
@@ -116,7 +92,6 @@ class ImplicitSystem(AbstractStiffSystem):
         self._patience = self.policy.patience - 2 * float(log_scale)
         self._refusals, self._refused_at = 0, np.zeros(0)
         self.resting = RestingDirections(model.count, tolerance) if model.degree == 2 else None
-        self._errors: PropagatedError | None = None
 
     def slope(self, y: np.ndarray) -> np.ndarray:
         """Return dy/dT."""
@@ -127,7 +102,7 @@ class ImplicitSystem(AbstractStiffSystem):
 
     def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray] | None:
         """Return the solution of the Newton equations; None if the active units leave a saddle in less time."""
-        J = self.jacobian(y)[1]
+        J = np.asarray(self._jacobian(y, self.log_unit))
         if not np.isfinite(J).all():
             return lambda r: np.full_like(r, np.nan)
         if self.resting is not None:
@@ -137,59 +112,26 @@ class ImplicitSystem(AbstractStiffSystem):
         factors = _factorise(np.eye(len(y)) - c * J)[:2]
         return lambda r: _solve(*factors, r)[0]
 
-    def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of all columns of the Jacobian, and these."""
-        return np.arange(len(y)), np.asarray(self._jacobian(y, self.log_unit))
-
-    def _active(self, y: np.ndarray, J: np.ndarray) -> _ActiveUnits | None:
-        """Return the motion of the active units; None without any."""
-        m = self.model.count
-        units = np.flatnonzero(y[:m] > self.policy.active)
-        if not len(units):
-            return None
-        p = len(y) // m - 1
-        rows = np.concatenate([units, (m + p * units[:, None] + np.arange(p)).ravel()])
-        norms, lengths = np.exp(y[units]), np.linalg.norm(y[m:].reshape(m, p)[units], axis=1)
-        scales = np.concatenate([norms, np.repeat(norms / lengths, p)])
-        rates = J[np.ix_(rows, rows)] * scales[:, None] / scales
-        slope = self.slope(y)[rows]
-        own = self.policy.speeds * float(np.max(np.abs(slope))) + self.policy.rounding * float(np.max(np.abs(rates)))
-        return _ActiveUnits(rows, scales, (rates + rates.T) / 2, slope * scales, own)
-
     def _outgrown(self, y: np.ndarray, J: np.ndarray, c: float) -> bool:
         """Return True if deviations of the active units from a saddle among them grow too fast for a step.
 
-        An implicit step shrinks what grows by more than e^2 in it, and the flow would rest at the saddle.
+        An implicit step shrinks what grows by more than e^2 in it, and the flow would rest at the saddle. In weights
+        rather than log norms and directions, J of the active units is symmetric but for the motion of these themselves.
         """
-        active = self._active(y, J)
-        if active is None:
+        m = self.model.count
+        units = np.flatnonzero(y[:m] > self.policy.active)
+        if not len(units):
             return False
-        growth = self.policy.growth * c
-        left = (1 + growth * active.own) * np.eye(len(active.rows)) - growth * active.rates
-        return bool(_cholesky(left, overwrite_a=True)[1] != 0) and self._may_leave(y[active.rows])
-
-    def errors_decide(self, step: Interpolant) -> bool:
-        """Carry errors through a step; return True if they decide how the active units leave a saddle among them."""
-        y = step.differences[0]
-        if self._errors is None:
-            self._errors = PropagatedError(len(y))
-        J = self.jacobian(y)[1]
-        if self._refusals > self._patience or not np.isfinite(J).all():
-            return False  # there is no deviation, and no error of it; or the next step says what is wrong
-        with np.errstate(over="ignore", invalid="ignore"):  # a small unit may be where all of its motion is unstable
-            self._errors.advance(step, lambda _: (np.arange(len(y)), J))
-        active = self._active(y, J)
-        if active is not None:
-            values, vectors = np.linalg.eigh(active.rates)
-            leaving = values > max(active.own, 1 / step.end)
-            if leaving.any():
-                components = vectors[:, leaving].T
-                deviation = components @ active.velocity / values[leaving]
-                errors = (components * active.scales) @ self._errors.samples[active.rows]
-                size = float(np.sqrt(np.mean(np.sum(errors**2, axis=0))))
-                return not size <= self.policy.certain * float(np.linalg.norm(deviation))
-        self._errors.forget(step.slopes(np.array([step.end]))[0])  # a shift in time
-        return False
+        p = len(y) // m - 1
+        rows = np.concatenate([units, (m + p * units[:, None] + np.arange(p)).ravel()])
+        norms, lengths = np.exp(y[units]), np.linalg.norm(y[m:].reshape(m, p)[units], axis=1)
+        norms = np.concatenate([norms, np.repeat(norms / lengths, p)])
+        rates = J[np.ix_(rows, rows)] * norms[:, None] / norms
+        own = self.policy.speeds * float(np.max(np.abs(self.slope(y)[rows]))) + self.policy.rounding * float(
+            np.max(np.abs(rates))
+        )
+        left = (1 + self.policy.growth * c * own) * np.eye(len(rows)) - self.policy.growth * c * (rates + rates.T) / 2
+        return bool(_cholesky(left, overwrite_a=True)[1] != 0) and self._may_leave(y[rows])
 
     def _may_leave(self, y: np.ndarray) -> bool:
         """Return False if the active units have rested here for so long that there is no deviation to grow."""
@@ -219,7 +161,7 @@ def follow_implicitly(
             before = stepper.y
             step = stepper.step()
             records.add(np.array([step.end]), stepper.y[None], step)
-            if (ended := _undecided(system, step, before)) is not None:
+            if (ended := _undecided(system, step.end, step.end - step.start, before, stepper.y)) is not None:
                 return ended
             if float(np.max(stepper.y[: system.model.count])) > LARGEST_LOG_NORM:
                 return diverged(stepper.t, "T", NORM_BOUND)
@@ -256,20 +198,19 @@ def _unbounded(model: UnitModel, state: np.ndarray) -> bool:
     return bool(np.all(falls < 0) and np.all(np.diff(falls) < 0))
 
 
-def _undecided(system: ImplicitSystem, step: Interpolant, before: np.ndarray) -> Status | None:
-    """Return the status of a flow whose next motion is decided by errors, or by deviations below the tolerance."""
-    cure = "Lower tolerance, start from a larger scale, or use gradient_flow or factored_flow."
-    if system.errors_decide(step):
-        return undecided(step.end, "T", "errors at a saddle of the active units", f"Break its symmetry. {cure}")
+def _undecided(
+    system: ImplicitSystem, time: float, duration: float, before: np.ndarray, after: np.ndarray
+) -> Status | None:
+    """Return the status of a flow whose next motion is decided by deviations below the tolerance."""
     if system.resting is None:
         return None
-    units = system.resting.undecided(step.end - step.start, before, step.differences[0])
+    units = system.resting.undecided(duration, before, after)
     if not units.size:
         return None
     return Status(
         False,
         "undecided",
-        f"The direction of unit {int(units[0])} rests where it has become unstable, at T = {step.end:.6g}: when it "
+        f"The direction of unit {int(units[0])} rests where it has become unstable, at T = {time:.6g}: when it "
         "leaves is decided by a deviation below the tolerance.",
-        cure,
+        "Lower tolerance, start from a larger scale, or use gradient_flow or factored_flow.",
     )

@@ -131,10 +131,10 @@ def unit_flow(
 ) -> UnitTrajectory:
     """Follow gradient flow of a sum of units from alpha times given weights.
 
-    The flow ends early where errors below the tolerance decide what comes next. For degree 2, a unit may leave a
+    For degree 2 the flow ends early where errors below the tolerance decide what comes next: a unit may leave a
     direction in which it has come to rest from a deviation below 1e-16, or from its error at a kink. Later modes of
-    linear networks from tiny scales can be such a case; use `gradient_flow` or `factored_flow` for them. Above, active
-    units may leave a saddle among them, as one of a symmetry, from a deviation that is an error.
+    linear networks from tiny scales can be such a case; use `gradient_flow` or `factored_flow` for them. For other
+    degrees a symmetry that rounding breaks at a saddle of active units is not noticed.
 
     Args:
         unit: unit(theta, x), or unit(theta, x, kind) if kinds are given, as for `unit_learning`.
