@@ -329,7 +329,6 @@ def _flow() -> list[Call]:
             starts=0.1 * draw((2, 2, 2)),
             test_point=np.array([1.0, 1.0]),
             record=np.array([0.5, 1.0]),
-            level=0.01,
         ),
         Call(f.symmetric_path, **symmetric, strengths=[1.0, 0.25], start=[[0.1, 0.0], [0.1, 0.1]]),
         Call(

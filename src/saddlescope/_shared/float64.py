@@ -5,8 +5,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from saddlescope._shared.compiled_functions import forget
-
 _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
@@ -23,6 +21,8 @@ def in_float64(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments
     @wraps(function)
     def computed(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Returned:
         import jax
+
+        from saddlescope._shared.compiled_functions import forget
 
         if jax.numpy.result_type(float) == "float64":  # the mode of the caller
             return function(*arguments, **named)
