@@ -82,14 +82,12 @@ def test_levels_are_those_of_gradient_descent(seed):
 
 def test_units_go_off_kinks_that_do_not_hold_them():
     """A neuron fits (1, 0), and (0, 1), with another label, is on its kink: it goes to the side without that sample."""
-    loose = UnitNetwork.of(
-        neuron(jax.nn.relu), (np.eye(2), np.array([1.0, -0.5])), squared, NEURON, 1, 0, caller="test"
-    )
+    loose = UnitNetwork.of(neuron(jax.nn.relu), (np.eye(2), np.array([1.0, -0.5])), squared, NEURON, 1, 0)
     kinds = np.zeros(1, int)
     ((a, *w),) = loose.off_loose_kinks(np.array([[1.0, 1.0, 0.0]]), kinds)
     assert (a, w[0]) == pytest.approx((1.0, 1.0), abs=1e-12)
     assert -1e-4 < w[1] < -1e-6
-    held = UnitNetwork.of(neuron(jax.nn.relu), HELD, squared, NEURON, 1, 0, caller="test")
+    held = UnitNetwork.of(neuron(jax.nn.relu), HELD, squared, NEURON, 1, 0)
     a = np.hypot(1.05, 0.35) ** 0.5
     at_kink = np.array([[a, 1.05 / a, 0.35 / a]])
     np.testing.assert_array_equal(held.off_loose_kinks(at_kink, kinds), at_kink)
@@ -104,9 +102,7 @@ def test_a_dormant_unit_with_several_ways_on_ends_the_prediction():
 def test_a_hard_gate_is_no_kink():
     """The output jumps where a gate opens: it is left as it is, and so is a unit without kinks."""
     gate = lambda theta, x: theta["a"] * jnp.where(theta["w"][0] > 0, theta["w"] @ x, 0.0)  # noqa: E731
-    networks = [
-        UnitNetwork.of(unit, HELD, squared, NEURON, 1, 0, caller="test") for unit in (gate, neuron(lambda z: z))
-    ]
+    networks = [UnitNetwork.of(unit, HELD, squared, NEURON, 1, 0) for unit in (gate, neuron(lambda z: z))]
     assert [network.kinks for network in networks] == [None, None]
 
 

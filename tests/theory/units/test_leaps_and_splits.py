@@ -88,9 +88,7 @@ def test_a_neuron_splits_where_the_loss_has_a_negative_curvature_along_copies(na
     y = activation(X[:, 0]) + sign * 0.8 * activation(X[:, 1])
     start = least_squares(lambda t: p**0.5 * (t[0] * activation(X @ t[1:]) - y), [1.0, 0.8, 0.5 * sign]).x
     data, one = (X, np.stack([y, p * len(p)], 1)), np.zeros(1, int)
-    network = UnitNetwork.of(
-        neuron(jax_activation), data, lambda f, t: t[1] * squared(f, t[0]), NEURON, 1, 0, caller="test"
-    )
+    network = UnitNetwork.of(neuron(jax_activation), data, lambda f, t: t[1] * squared(f, t[0]), NEURON, 1, 0)
     narrow = network.stationary_near(start[None], one, minimum=True)
     assert narrow is not None
     fit = narrow.thetas[0]

@@ -61,7 +61,7 @@ def test_the_last_deviation_is_what_decays_most_slowly():
     """Of (x^2 + 0.9 y^2 + 0.5 z^2) x the maximum is at (1, 0, 0), and y and z are left as 1.2 and 2 powers of 1 / x."""
     network = UnitNetwork.of(
         lambda theta, x: theta[0] * jnp.sum(jnp.array([1.0, 0.9, 0.5]) * theta**2) * x,
-        ONE_SAMPLE, lambda f, y: (f - y) ** 2 / 2, np.zeros(3), 1, 0, caller="test",
+        ONE_SAMPLE, lambda f, y: (f - y) ** 2 / 2, np.zeros(3), 1, 0,
     )  # fmt: skip
     _, residual = network.origin
     units = SuperlinearUnits(network, np.array([[0.8, -0.4, 0.4]]), np.zeros(1, int), 1e-12)
@@ -105,7 +105,7 @@ def test_a_valley_ends_a_stage_near_its_bottom(constant):
 
 
 def test_a_saddle_not_yet_left_is_no_valley():
-    network = UnitNetwork.of(tilting, ONE_SAMPLE, two_sided, np.zeros(2), 1, 0, caller="test")
+    network = UnitNetwork.of(tilting, ONE_SAMPLE, two_sided, np.zeros(2), 1, 0)
     path = Transition(network, np.ones((1, 2)), np.zeros(1, int), distance=1.0, rate=1.0, rotate=False)
     assert path._valley_at(np.array([[1.0, 1e-9]]), 1e5) is None
 
@@ -156,7 +156,7 @@ def test_the_hessian_is_that_of_the_loss():
     data = rng.standard_normal((5, 2)), rng.standard_normal((5, 3))
     unit = lambda theta, x: theta["out"] * jnp.tanh(theta["in"] @ x)  # noqa: E731
     network = UnitNetwork.of(
-        unit, data, lambda f, y: jnp.sum(jnp.cosh(f - y)), {"in": np.zeros(2), "out": np.zeros(3)}, 1, 0, caller="test"
+        unit, data, lambda f, y: jnp.sum(jnp.cosh(f - y)), {"in": np.zeros(2), "out": np.zeros(3)}, 1, 0
     )
     thetas, kinds = rng.standard_normal((3, 5)), np.zeros(3, int)
     plain = jax.hessian(lambda flat: network.system.loss_of(flat.reshape(3, 5), jnp.asarray(kinds)))(

@@ -74,7 +74,7 @@ def test_linear_networks_learn_singular_modes_in_order(width):
 
 def test_explicit_steps_follow_the_flow_to_their_tolerance():
     data, parameters = (np.eye(3), np.array([2.0, 1.0, 1.5])), np.zeros(2)
-    network = UnitNetwork.of(diagonal, data, squared, parameters, 3, 0, caller="test")
+    network = UnitNetwork.of(diagonal, data, squared, parameters, 3, 0)
     start = np.array([[0.02, 0.01], [0.01, 0.03], [0.05, 0.05]])
     limits = Limits(rate=0.5, tolerance=1e-6, absolute=1e-8, slow=0.1, asleep=1e-3, largest=1e8, horizon=1e9, steps=500)
     end = network.explicit_path(start, np.arange(3), limits)
