@@ -63,7 +63,7 @@ def test_arrays_of_jax_that_lost_their_digits_are_refused(name):
     target = jnp.asarray(TARGET, jnp.float32)
     with (
         jax.numpy_dtype_promotion("standard"),
-        pytest.raises(InputError, match=r"must compute in float64; got float32 values of shape .*np.asarray"),
+        pytest.raises(InputError, match=r"must compute in float64; got float32 values of shape .*Copy"),
     ):
         CALLS[name](target)
 
@@ -80,6 +80,24 @@ def test_a_prediction_leaves_the_callers_own_programs_as_they_are():
         ss.incremental_learning(loss, 2)
         assert jax.jit(jax.grad(loss))(jnp.ones(2)).dtype == jnp.float32
         assert jnp.asarray(x).dtype == jnp.float32
+
+
+def test_a_program_of_the_caller_that_holds_rounded_data_costs_a_copy_and_no_digits():
+    """JAX would hand the float32 array of a kept program to the prediction; the advice of the error works."""
+    x, y = np.random.default_rng(1).standard_normal((2, 20, 2))
+
+    def of(x, y):
+        return lambda beta: jnp.mean((x @ beta - y[:, 0]) ** 2)
+
+    with jax.enable_x64(False):
+        kept = jax.jit(of(x, y))
+        kept(jnp.ones(2))
+        try:
+            found = ss.incremental_learning(of(x, y), 2)
+        except InputError:
+            found = ss.incremental_learning(of(np.array(x), np.array(y)), 2)
+    wanted = ss.incremental_learning(of(np.array(x), np.array(y)), 2)
+    assert [stage.time for stage in found.stages] == [stage.time for stage in wanted.stages]
 
 
 @jax.custom_vjp

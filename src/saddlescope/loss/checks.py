@@ -18,7 +18,6 @@ from saddlescope.loss.abstract_loss import as_loss
 from saddlescope.loss.compiled import Loss, loss_and_gradient
 
 ROUGH = 1e-7  # rounding of a gradient, relative to its terms, with which no minimum is certain
-_MAKE_FLOAT64 = "Convert its arrays with np.asarray(..., np.float64), and leave out casts to lower precision."
 
 
 def require_float64_throughout(name: str, function: Callable[..., Any], *arguments: PyTree) -> None:
@@ -55,7 +54,8 @@ def _require_double(name: str, value: Any) -> None:
     kind = getattr(value, "dtype", None)
     if kind is not None and jnp.issubdtype(kind, jnp.inexact) and jnp.finfo(kind).bits < 64:
         raise InputError(
-            f"{name} must compute in float64; got {kind!s} values of {shapes_of(value)} on the way. {_MAKE_FLOAT64}"
+            f"{name} must compute in float64; got {kind!s} values of {shapes_of(value)} on the way. Copy its arrays "
+            "with np.array(..., np.float64), and leave out casts to lower precision."
         )
 
 
@@ -117,7 +117,7 @@ def as_float64(name: str, array: Any) -> np.ndarray:
     """
     if not isinstance(array, np.ndarray | jax.Array) or array.dtype != np.float64:
         got = getattr(array, "dtype", type(array).__name__)
-        raise InputError(f"{name} must be float64 arrays; got {got!s}. {_MAKE_FLOAT64}")
+        raise InputError(f"{name} must be float64 arrays; got {got!s}. Convert them with np.asarray(..., np.float64).")
     array = np.asarray(array)
     if not np.all(np.isfinite(array)):
         raise InputError(f"{name} must be finite; got {int(np.sum(~np.isfinite(array)))} NaN or infinite entries.")

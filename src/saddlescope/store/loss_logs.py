@@ -341,7 +341,7 @@ def _has_decimal_commas(name: str, values: Iterable[str]) -> bool:
 
 
 def _plain(number: str, *, decimal: bool) -> str:
-    """Return a number as Python writes it, anything else as it is."""
+    """Return the text of a number in Python's notation; other texts do not change."""
     if decimal and _DECIMAL_COMMA.fullmatch(number):
         return number.replace(",", ".")
     return re.sub("[,_]", "", number) if _GROUPED.fullmatch(number) else number

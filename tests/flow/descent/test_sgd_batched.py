@@ -223,6 +223,16 @@ def test_a_run_that_diverges_spoils_no_other():
     np.testing.assert_allclose(run.weights[2], w, rtol=1e-12)
 
 
+def test_integers_of_runs_that_have_all_diverged_go_on():
+    run = sgd_batched(
+        _Quartic(jnp.asarray(5.0)), jnp.ones((2, 2)), steps=4000, learning_rate=0.2, record=np.arange(0, 4001, 100),
+        observe=lambda weights: (weights, 3), throw=False,
+    )  # fmt: skip
+    assert run.failed == (0, 1)
+    assert np.isnan(run.observed[0][:, -1]).all()
+    assert np.all(run.observed[1] == 3)
+
+
 def test_a_run_is_reported_from_the_first_record_that_is_not_finite():
     """By hand: (-2)^n, (-4)^n and (-8)^n overflow at steps 1024, 512 and 342."""
     scales, ends = (3.0, 5.0, 9.0), []

@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Descent(eqx.Module):
-    """What the runs do.
+    """Gradient descent of all runs: their losses, learning rates and observers.
 
     Attributes:
         losses: of the runs.
