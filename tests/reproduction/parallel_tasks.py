@@ -36,6 +36,11 @@ def square(n: int, context: "RunContext") -> "xr.Dataset":
     return xr.Dataset({"square": n**2, "process": os.getpid(), "cell": context.cell})
 
 
+def process_id(report: "Report") -> int:
+    """Return the process that runs this task."""
+    return os.getpid()
+
+
 @dataclass(frozen=True)
 class Reports:
     """A task that takes whatever its report raises for its own failure."""

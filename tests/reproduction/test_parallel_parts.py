@@ -1,9 +1,11 @@
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import parallel_tasks
@@ -11,6 +13,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.process_pool import ProcessPool
 
 _HERE = Path(__file__).parent
 
@@ -81,6 +84,26 @@ def test_processes_end_with_their_parent_however_it_ends(tmp_path):
             time.sleep(0.05)
         parent.send_signal(signal.SIGKILL)
     assert _gone(tmp_path)
+
+
+def test_a_task_for_a_process_that_was_killed_a_moment_ago_goes_to_another():
+    news = queue.Queue()
+    with closing(ProcessPool(1, lambda *of: news.put(of))) as pool:
+
+        def run(name):
+            pool.submit(name, parallel_tasks.process_id)
+            while (heard := news.get(timeout=60))[1] == "begun":
+                pass
+            return heard[1:]
+
+        event, process = run("0")
+        for again in range(10):
+            os.kill(process, signal.SIGKILL)
+            deadline = time.monotonic() + 60
+            while _runs(process):
+                assert time.monotonic() < deadline
+            event, process = run(f"{again + 1}")
+            assert event == "done"
 
 
 def test_a_process_that_reports_to_nobody_ends_and_calls_it_no_failure(tmp_path):

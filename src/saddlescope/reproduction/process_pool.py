@@ -121,7 +121,7 @@ class ProcessPool:
                 return
             job = self._waiting.popleft()
             process = next((one for one in idle if job.kind in one.kinds), idle[-1]) if idle else self._start()
-            process.give(job)
+            process.give(job, movable=bool(idle))
 
     def _start(self) -> "_Process":
         process = _Process(self._environment, self._imports)
@@ -133,8 +133,13 @@ class ProcessPool:
         for event, value in process.events():
             with self._lock:
                 job = process.job
+                if event == "begun":
+                    process.movable = False
                 if event == "ended":
                     self._processes.remove(process)
+                    if job is not None and process.movable:
+                        self._waiting.appendleft(job)
+                        job = None
                 if event not in ("begun", "progress"):
                     process.job = None
                 self._fill()
@@ -152,11 +157,17 @@ class _Job:
 
 
 class _Process:
-    """A worker process, the job that it is at, and the kinds of those before."""
+    """A worker process, the job that it is at, and the kinds of those before.
+
+    Attributes:
+        movable: whether the job goes to another process if this one ends: until it has begun, if this process was idle
+            before, since it may have been killed a moment ago without a sign yet.
+    """
 
     def __init__(self, environment: Mapping[str, str], imports: Iterable[str]) -> None:
         self.job: _Job | None = None
         self.kinds: set[str] = set()
+        self.movable = False
         self._stopped_at = -_PATIENCE
         self._popen = subprocess.Popen(  # noqa: S603 (this very Python and module)
             [sys.executable, "-P", "-m", __name__, *imports],  # -P: no module of the working folder is loaded instead
@@ -186,16 +197,16 @@ class _Process:
         """True if the process is about to be free, since its task was just stopped."""
         return self.job is not None and time.monotonic() - self._stopped_at < _PATIENCE
 
-    def give(self, job: _Job) -> None:
+    def give(self, job: _Job, *, movable: bool) -> None:
         """Send the next task."""
-        self.job = job
+        self.job, self.movable = job, movable
         self.kinds.add(job.kind)
         self._stopped_at = -_PATIENCE
         self._write(job.content)
 
     def stop(self, later: Callable[[], None]) -> None:
         """Ask the worker to stop its task; call `later` if it has not within two seconds, and kill it after five."""
-        job, self._stopped_at = self.job, time.monotonic()
+        job, self._stopped_at, self.movable = self.job, time.monotonic(), False
         self._write(_STOP)
 
         def kill() -> None:
