@@ -44,7 +44,7 @@ def test_quick_runs(quick_run, outcomes, name):
         ("softmax-attention/kkt-residuals", "tolerance", 1e-8, {"conditions", "incremental-rate"}, "not tested"),
         ("softmax-attention/lemma-4-2", "size", np.nan, {"gradient-vanishes"}, "not tested"),
         ("softmax-attention/narrow-heads", "rank", 8, {"rank-is-enough"}, "undecided"),
-        ("softmax-attention/separability", "worst_proof", 1e-9, {"any-w-above-n-and-l"}, "not tested"),
+        ("softmax-attention/separability", "worst_proof", 1e-9, {"diagonal-w-above-n-and-l"}, "not tested"),
         ("softmax-attention/theorem-4-1", "assumptions_hold", False, {"theorem-4-1"}, "not tested"),
         ("softmax-attention/theorem-5-1", "assumptions", False, {"theorem-5-1", "quadrature"}, "not tested"),
     ],

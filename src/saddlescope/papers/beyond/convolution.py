@@ -75,14 +75,15 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
 
 
 claims = Claims(
-    limits="Any number of kernels with the same B is the same network, so its rank is the number that is needed. "
-    "Signals are white, and a test compares the predicted times and levels with their closed forms."
+    limits="Any number of kernels with the same B is the same network, so its rank is the number that is needed. On "
+    "separate patches B is a free matrix, so that this repeats the claim on the rank of `linear-networks`. Singular "
+    "values are distinct. A test compares the predicted times and levels with their closed forms."
 )
 
 
 @claims.reading(
     "kernels",
-    "Linear convolutional networks on separate patches learn solutions with one more kernel at each stage",
+    "Linear convolutions on separate patches of white signals from α = 1e-512 learn one more kernel at each stage",
     f"{SADDLES}; kernels of the flow: singular values of B above a thousandth of the largest",
     high=0.0,
 )

@@ -89,15 +89,15 @@ def distinct_kinks(thetas: np.ndarray) -> np.ndarray:
 
 claims = Claims(
     limits="Kinks are counted in the learned function, where neurons with the same kink count as one. The teachers "
-    "have two kinks around a flat part; other targets may leave kinks unlearned. A test compares the "
-    "predicted times and levels with their closed forms."
+    "are flat between their kinks; other targets may leave kinks unlearned. Initial neurons are balanced and evenly "
+    "spread. A test compares the predicted times and levels with their closed forms."
 )
 
 
 @claims.reading(
     "kinks",
-    "ReLU networks learn solutions with an increasing number of kinks, one more at each stage",
-    f"{SADDLES}; a kink is a change of slope above 1e-3 between -3 and 3",
+    "On one-dimensional data of a teacher with two kinks, ReLU networks from α = 1e-240 learn one more kink per stage",
+    f"{SADDLES}: an increasing number of kinks; one is a change of slope above 1e-3 between -3 and 3",
     high=0.0,
 )
 def _one_more_kink(run: xr.Dataset) -> Estimate:

@@ -107,18 +107,18 @@ _THEIRS = f"{_PROGRAM.path} of {CODE}"
 
 claims = Claims(
     limits="'Full rank' is this project's: the paper says that a start may break its assumptions. Rank-deficient "
-    "starts, of measure zero, do keep an unlearned concept for ever. That no start of full rank does is proved by "
-    "the law of log det W, and a discrete descent differs. The authors' run is repeated in double precision; in "
-    "single precision, as in their program, it ends at the same −0.019. Twice their steps show that it does not "
-    "stop there. Their law of starts is one law, on one data set and at one step size; smaller steps lower the "
-    "shares. The charitable explanation, a plateau for want of time, holds for most starts with A², but not for "
-    "the run of the figure, whose w_11 is below 0.",
+    "starts, of measure zero, do keep an unlearned concept for ever. That no start of full rank does is decided by "
+    "the law of log det W; the starts illustrate it. A discrete descent differs. The authors' run is repeated in "
+    "double precision; in single precision, as in their program, it ends at the same −0.019. Twice their steps show "
+    "that it does not stop there. Their law of starts is judged at one step size; smaller steps lower the shares. The "
+    "charitable explanation, a plateau for want of time, holds for most starts with A², but not for the run of the "
+    "figure, whose w_11 is below 0.",
 )
 
 
 @claims.reading(
     "never",
-    "From some full-rank starts, gradient flow of the symmetric network never learns one of its concepts",
+    "From some full-rank starts on Figure 10's data, gradient flow of the symmetric network never learns some concept",
     "Appendix E.3 and Figure 10: a major entry 'never has chance to grow'; 'full-rank' is this project's",
     low=1.0,
 )
@@ -131,7 +131,7 @@ def never_learned(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "suppressed-first",
-    "From some start of full rank the weakest concept's entry w_11 is suppressed before it grows",
+    "On Figure 10's data, from some full-rank start w_11 falls below half its first value before it is learned",
     "Appendix E.3: 'suppressed at the very beginning'; to below one half is this project's number",
     high=0.5,
 )
@@ -162,8 +162,8 @@ def end_of_theirs(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "authors-mended",
-    "From Figure 10's start, w_11 ends above 1/2 by the iteration with A as printed, and by steps in U with A²",
-    f"{_THEIRS}, with one of both changed, twice as many steps in U; 1/2: this project",
+    "From Figure 10's start, w_11 ends above 1/2 by D.2 with A as printed, and by twice as many steps in U with A²",
+    f"{_THEIRS}, with one of both changed; 1/2: this project",
     low=0.5,
 )
 def mended(run: xr.Dataset) -> Estimate:
@@ -174,7 +174,7 @@ def mended(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "authors-law-squared",
-    "From most starts of the authors' law, their iteration of D.2 with A² diverges or ends with w_11 < 0",
+    "On Figure 10's data, from most starts of the authors' law, their D.2 with A² diverges or ends with w_11 < 0",
     f"{_THEIRS}; most means more than half, .69 of 300 starts of another seed",
     low=0.5,
 )
@@ -188,7 +188,7 @@ def impossible_share(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "with-A-squared",
-    "With A² gradient steps in U leave the weakest concept unlearned at the authors' end from most starts of their law",
+    "On Figure 10's data, steps in U with A² leave w_11 below 1/2 at the authors' end from most starts of their law",
     f"{_THEIRS}, in U; most means more than half, .92 of 300 starts of another seed",
     low=0.5,
 )

@@ -116,8 +116,8 @@ def _follow_entries(a: np.ndarray, units: np.ndarray, until: float, scale: float
 
 claims = Claims(
     limits="Section 4.2.1 is about very small weights and strengths that differ enough: scales of 1e-3 and 1e-5, and "
-    "strengths whose ratios are above 3, as in Assumption D.5. On the data of Figure 8, which break it, 4 of "
-    "4800 minor entries peak out of order. The initial phase ends when an entry of W is 0.001. The text assumes "
+    "μ = (0.6, 1.2, 2.4), with ratios of strengths above 3, as in D.5. On the data of Figure 8, which break it, 4 of "
+    "4800 minor entries peak out of order. The initial phase ends when a w_kk is 0.001. The text assumes "
     "entries of about one size, from ω to βω; normal starts have an entry near 0 now and then, which grows out "
     "of order, as w_23 does in one start of 800. The formula for peaks neglects the noise term, so a start "
     "close to a lower rank is an exception.",
@@ -126,7 +126,7 @@ claims = Claims(
 
 @claims.extension(
     "irrelevant-later",
-    "From scale 0.1, entries of W(0) between directions without a concept change the output at the test point later",
+    "From scale 0.1, entries of W(0) between directions without a concept later move the output at the test point",
     "N_ip of equation 4.3 contains w_iq w_qp for directions q without a concept; far above rounding",
     low=1e-6,
 )
@@ -137,7 +137,7 @@ def later_change(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "initial-growth",
-    "In the initial phase w_ij grows as exp(2(a_i + a_j)t), but for half a per cent of the growth of √(w_ii w_jj)",
+    "From scale 1e-5, w_ij initially grows as exp(2(a_i + a_j)t), but for half a per cent of √(w_ii w_jj)'s growth",
     "Section 4.2.1, in the time of gradient flow; the bound is a few times the largest entry at its end",
     high=0.005,
 )
@@ -150,7 +150,7 @@ def growth_error(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "faster-most",
-    "From 99 % of starts, concepts sorted, each entry of W initially grows faster than those below or to its right",
+    "From 99 % of normal starts, concepts sorted, entries of W initially grow faster than those below and to the right",
     "Section 4.2.1, for entries of about one size; at most 2 wrong pairs in pilots of 400 and 800 starts",
     low=0.99,
 )
@@ -164,7 +164,7 @@ def ordered_share(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "groups",
-    "Minor entries are suppressed in groups, in the order in which their stronger concepts are learned",
+    "With strengths over threefold apart, minor entries are suppressed in the order in which major entries are learned",
     "Section 4.2.1, for strengths whose difference is large enough, here as in Assumption D.5",
     high=0.0,
 )
@@ -182,7 +182,7 @@ def out_of_order(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "suppression",
-    "Each minor |w_ik| peaks when w_kk of its stronger concept k equals 2(a_i + a_k)/(3a_k + a_i)",
+    "From scale 1e-5, each minor |w_ik| peaks when w_kk of its stronger concept is 2(a_i + a_k)/(3a_k + a_i), to 0.01",
     "Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
     high=0.01,
 )

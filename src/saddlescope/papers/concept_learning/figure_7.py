@@ -99,8 +99,8 @@ claims = Claims(
 
 @claims.extension(
     "strictly",
-    "At epochs 3 and 5, no test point of a ReLU network has a larger loss than one that combines all its concepts "
-    "and more",
+    "At epochs 3 and 5 of Figure 7, no test point of a two-layer ReLU network has a larger loss than one that combines "
+    "all its concepts and more",
     "after equation B.2, an observation on one network, which 'the order of the generalization [...] strictly' follows",
     high=0.0,
 )
@@ -123,7 +123,7 @@ def learned(run: xr.Dataset) -> bool:
 
 @claims.reading(
     "order",
-    "A ReLU network never learns a test point more than an epoch before a point that combines some of its concepts",
+    "Figure 7's networks never learn a test point more than an epoch before one that combines some of its concepts",
     "Appendix B: 'will only be learned after all of its predecessors are all learned'; an epoch is this project's bar",
     high=0.0,
     requires=[learned],

@@ -153,7 +153,7 @@ claims = Claims(
 
 @claims.reading(
     "two-layers",
-    "On average over small starts, two-layer networks learn the weaker signal first from the predicted diversity on",
+    "With μ = (1, 2), symmetric networks of scale 1e-4 learn concept 1 first, on average, from about a_1 = a_2 on",
     "Section 4.2.2: 'in the order of corresponding' a_p; a twentieth for the starts at a finite scale",
     low=0.95,
     high=1.05,
@@ -169,7 +169,7 @@ def two_layer_flip(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "one-layer",
-    "On average, one-layer networks under SGD learn the weaker signal first from equal second moments on",
+    "With μ = (1, 2), one-layer networks under SGD learn concept 1 first, on average, from about a_1 = a_2 on",
     "Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts",
     low=0.85,
     high=1.15,

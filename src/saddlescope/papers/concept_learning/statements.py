@@ -22,7 +22,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Section 3.1, diversity",
         "With more diverse data, the model generalizes better",
-        "generalisation-map/diversity-helps",
+        uncovered="A hypothesis of other papers; `figure-2/shift` tests the order that section 3.1 concludes.",
     ),
     Statement(
         "Figure 2 (a, b)",
@@ -245,8 +245,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Appendix E.4",
         "Neurons of ReLU networks align early, and make the model behave like a linear one",
-        "early-alignment/aligned",
-        "early-alignment/linear-outside",
+        uncovered="Future directions, recalled from other papers; `early-alignment` tests it on this task.",
     ),
     Statement(
         "Appendix F.1",

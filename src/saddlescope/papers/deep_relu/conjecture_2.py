@@ -101,11 +101,11 @@ def _search_directions(params: Params, starts: int, name: str, depth: int, step:
 
 
 claims = Claims(
-    limits="The hypothesis speaks of finitely many first layers and names no number. L_0 = 3 is this project's; the "
-    "paper's own remark makes it equivalent to a speed that does not grow beyond depth 3. That some such number "
-    "exists follows from the paper's results (`theorem-3-1`). A search can refute the plateau, by one faster "
-    "direction, and not prove it; beyond the plane depth 3 is a search too. Where convex steps improve a descent, "
-    "they give layers above the second one neuron."
+    limits="The hypothesis speaks of finitely many first layers; L_0 = 3 is this project's, and the paper's remark "
+    "makes it equivalent to a speed that does not grow beyond depth 3. That some such number exists follows from the "
+    "paper's results (`theorem-3-1`). A search can refute the plateau and not prove it; beyond the plane, at depths 3 "
+    "to 5, depth 3 is a search too. Where convex steps improve a descent, they give layers above the second one "
+    "neuron. At depth 3, 7 of 30 pairs, layer 3 has one output and so rank one."
 )
 
 
@@ -116,7 +116,7 @@ def reaches_the_optimum(run: xr.Dataset) -> bool:
 
 @claims.reading(
     "none-faster",
-    "No search at a depth above 3 finds a faster direction than depth 3",
+    "On seven data sets, no search at depths 4 to 8 finds a direction faster than the best of depth 3",
     "Section 5, hypothesis 2 with L_0 = 3; 1e-9 for rounding",
     high=1e-9,
     requires=[reaches_the_optimum],
@@ -130,7 +130,7 @@ def largest_excess(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "rank-one",
-    "The fastest direction found has rank one from layer 3 on",
+    "On seven data sets, the fastest direction found at each depth from 3 to 8 has rank one from layer 3 on",
     "Section 5, hypothesis 2 with L_0 = 3",
     high=1.0,
     requires=[reaches_the_optimum],

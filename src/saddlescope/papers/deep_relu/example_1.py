@@ -77,11 +77,11 @@ def _evaluate_networks(angles: int) -> xr.Dataset:
 
 
 claims = Claims(
-    limits="The printed W₃ = 1 has speed -1/2, since -Tr[GᵀY] is the speed: a slip of a sign. The paper's reason why "
-    "rank-one networks are one neuron is wrong, its conclusion is right (errata). Both bounds on the optimum are from "
-    "one program; the lower is a network's speed, the upper rests on its dual formula. Optima are not unique, but all "
-    "have rank two in the first layer: with rank one the output is a relu(v·x) + b relu(-v·x), and its speed, linear "
-    "in a and b, is at most √2 - 1. The closed form was read off the certified values of these circles."
+    limits="The printed W₃ = 1 has speed -1/2, a slip of a sign, and the reason given why rank-one networks are one "
+    "neuron is wrong, its conclusion right (errata). Inputs are at kinks of the network of equation 2; it is an "
+    "escape direction because it attains the optimum. Both bounds on that are from one program; the lower is a "
+    "network's speed, the upper rests on its dual formula. Optima are not unique, but all have rank two in the first "
+    "layer: with rank one the output is a relu(v·x) + b relu(-v·x), and its speed, linear in a and b, at most √2 - 1."
 )
 
 
@@ -93,7 +93,7 @@ def _middle_of_bounds(run: xr.Dataset, lower: str, upper: str) -> Estimate:
 
 @claims.printed(
     "rank-one",
-    "The optimal rank-one escape direction has speed √2 - 1",
+    "On the 8 points of Example 1, the optimal rank-one escape direction has speed √2 - 1",
     "Example 1; 1e-9 for rounding",
     low=2**0.5 - 1 - 1e-9,
     high=2**0.5 - 1 + 1e-9,
@@ -105,7 +105,7 @@ def largest_rank_one_speed(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "corrected-weights",
-    "There is a better, rank-two escape direction with speed 1/2",
+    "On the 8 points of Example 1, there is a rank-two escape direction of depth 3 with speed 1/2, above √2 - 1",
     "Example 1, equation 2 with W₃ = -1; 1e-9 for rounding",
     low=0.5 - 1e-9,
     high=0.5 + 1e-9,
@@ -117,7 +117,7 @@ def rank_two_speed(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "first-layer",
-    "The optimal one is rank two in the first layer",
+    "On the 8 points of Example 1, the optimal escape direction of depth 3 has rank two in the first layer",
     "Section 4: 'a simple counterexample in which the optimal escape direction is rank two in the first layer'",
     low=2.0,
     high=2.0,
@@ -130,7 +130,7 @@ def first_rank(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "optimum",
-    "No depth-3 network of any width escapes faster than 1/2",
+    "On the 8 points of Example 1, no network of depth 3 escapes faster than 1/2, at any width",
     "Example 1, footnote 2: 'there may exist an even faster escape direction (though we doubt it)'; to 1e-8",
     low=0.5 - 1e-8,
     high=0.5 + 1e-8,
@@ -142,7 +142,7 @@ def largest_speed(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "closed-form",
-    "On 4, 8, 12 and 16 circle points the largest escape speed of depth-3 networks is 1/(1 + cot(2π/N))",
+    "On 4, 8, 12 and 16 alternating circle points, the largest escape speed at depth 3 is 1/(1 + cot(2π/N))",
     "read off these certified values; not proven, and tested at no other N",
     high=1e-8,
 )

@@ -44,7 +44,7 @@ claims = Claims(limits="Equation 6 is periodic: 1441 angles hold a few hundred d
 
 @claims.printed(
     "equation-6",
-    "Equation 6 is the speed of a one-neuron network at every angle",
+    "On the circle of Example 1, equation 6 is the speed of one neuron per layer at every angle",
     "Equation 6; 1e-12 for rounding",
     high=1e-12,
 )
@@ -54,7 +54,7 @@ def largest_deviation(run: xr.Dataset) -> Estimate:
 
 
 @claims.printed(
-    "where", "The largest value of equation 6 falls at multiples of π/4", "Appendix C.1; 1e-6 for rounding", high=1e-6
+    "where", "Equation 6 is largest, √2 - 1, at multiples of π/4", "Appendix C.1; 1e-6 for rounding", high=1e-6
 )
 def distance_from_multiples(run: xr.Dataset) -> Estimate:
     """Largest distance of an angle of largest speed, √2 - 1, from a multiple of π/4, in units of π/4."""

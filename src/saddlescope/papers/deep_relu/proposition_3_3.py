@@ -86,17 +86,17 @@ def _measure(X: np.ndarray, G: np.ndarray, eps: float) -> xr.Dataset:
 
 
 claims = Claims(
-    limits="Depth 3, the plane and one output, where the minimizer is certified. Where the bound is below 1 an optimum "
-    "is one neuron per layer at any depth (proof in the module), so that only the input and the first ReLU have ratios "
-    "above 0, at most (|G|ε/s*)². With v of both signs no such bound can hold: the first ReLU removes a share of at "
-    "least min(|v₊|², |v₋|²)/|v|², up to ε."
+    limits="tail(A) = 1 - |A|_op²/|A|_F². Depth 3, the plane and one output, where the minimizer is certified. Where "
+    "the bound is below 1 an optimum is one neuron per layer, at any depth (proof in the module), so that only the "
+    "input and the first ReLU have ratios above 0, at most (|G|ε/s*)²."
 )
 
 
 @claims.printed(
     "holds",
-    "At the minimizer no ratio of a layer exceeds 8|G|ε/(s* - |G|ε)",
-    "Proposition 3.3, where the bound is below 1",
+    "At a minimizer for inputs uvᵀ + E with u, v ≥ 0, |E|_F ≤ ε and |G|ε < s*, tail(W_l), tail(Zσ_l) and "
+    "|Zσ_l - Z_l|²/|Z_l|² of every layer are at most 8|G|ε/(s* - |G|ε)",
+    "Proposition 3.3, judged where the bound is below 1",
     high=0.0,
 )
 def count_violations(run: xr.Dataset) -> Estimate:
@@ -112,7 +112,7 @@ def count_violations(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "one-neuron",
-    "Where |G|ε is below 0.41 s*, and so wherever Proposition 3.3's bound is below 1, one neuron per layer is optimal",
+    "For inputs as in Proposition 3.3 with |G|ε below 0.41 s*, one neuron per layer is optimal at depth 3",
     "this project's theorem; 1e-9 for rounding",
     high=1e-9,
 )

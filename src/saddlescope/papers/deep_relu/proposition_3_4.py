@@ -8,8 +8,6 @@ any weights with |theta|^2 <= L and a speed s > 0:
               sum over l = 1..L-1 of log(|Z_l|^2 / |Zs_l|^2): the cost of rank and ReLU; never more than B
     tail      1 - |Zs_l|_op^2 / |Zs_l|_F^2, 0 at rank one
     p         a share of layers: at least (1 - p) L of the layers l = 0..L-1 have a tail of at most B / (p L)
-
-The first statement, spent <= B, is the proof's with its ReLU terms kept, and implies the second, the paper's.
 """
 
 from functools import partial
@@ -66,14 +64,15 @@ def _evaluate_depth(params: Params, depth: int, step: RunContext) -> xr.Dataset:
 
 claims = Claims(
     limits="The paper does not state whether the input is one of its L layers; its proof counts it, and so does this "
-    "entry. Of the hidden layers alone the proof gives (1-p)L rounded down. Tails are at most 1: slow networks, "
-    "whose bound is above 1, test nothing; the extreme ones, built from permutations, come near equality."
+    "entry. Of the hidden layers alone the proof gives (1-p)L rounded down. Slow networks, whose bound is above 1, "
+    "test nothing; the extreme ones, built from permutations, come near equality."
 )
 
 
 @claims.printed(
     "proposition-3-4",
-    "At least (1-p)L layers have tails of at most 2 log(|X||G|/s)/(pL)",
+    "With |θ|² ≤ L and speed s > 0, for any p in (0, 1) at least (1-p)L layers, the input among them, have "
+    "1 - |Zσ|_op²/|Zσ|_F² ≤ 2 log(|X||G|/s)/(pL)",
     "Proposition 3.4, as its proof counts: layer 0 is the input",
     high=0.0,
 )
@@ -86,7 +85,8 @@ def count_missing(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "sharper",
-    "Over all layers, logs of |Zσ|_F²/|Zσ|_op² and of |Z|²/|Zσ|² sum to at most 2 log(|X||G|/s)",
+    "If |θ|² ≤ L and the speed is s > 0, the logs of |Zσ|_F²/|Zσ|_op² over layers 0 (the input) to L - 1 and of "
+    "|Z|²/|Zσ|² over layers 1 to L - 1 sum to at most 2 log(|X||G|/s)",
     "this project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept",
     high=0.0,
 )

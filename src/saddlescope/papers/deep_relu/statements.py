@@ -28,20 +28,20 @@ STATEMENTS = (
         uncovered="It is Proposition 2.2 solved for the time (errata).",
     ),
     Statement("Section 2.2, alignment", "Its time s is independent of the scale", "proposition-2-2/alignment"),
-    Statement("Theorem 3.1, A.7", "Deep layers are nearly rank one and linear", "theorem-3-1/holds"),
+    Statement("Theorem 3.1, A.7", "Deep layers of an optimum are nearly rank one and linear", "theorem-3-1/holds"),
     Statement(
         "Proposition 3.2, A.3",
         "Deeper networks escape no slower",
         "proposition-3-2/not-slower",
         "proposition-3-2/not-falling",
     ),
-    Statement("Proposition 3.3, A.5", "So are minimizers for inputs near rank one", "proposition-3-3/holds"),
+    Statement("Proposition 3.3, A.5", "With inputs near rank one, so are all layers", "proposition-3-3/holds"),
     Statement(
         "Proposition 3.4, A.4", "Most layers of a fast network are near rank one", "proposition-3-4/proposition-3-4"
     ),
     Statement(
         "Section 3.3, Figures 1 and 3",
-        "MNIST is learned one singular value at a time",
+        "On MNIST one singular value dominates, then a second",
         "figure-1/saddles",
         "figure-1/dominant",
         "figure-1/second",

@@ -1,8 +1,7 @@
 """Theorem 3.1: deeper layers are nearer rank one; where its bound is below 1, an optimum is exactly of rank one.
 
 The theorem bounds tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2 of an optimal escape direction, at every depth, by
-8 c l^(-1/2) / (1 - c l^(-1/2)) with c = k sqrt(2 log k), k = |X||G|/s*; tail(A) = 1 - |A|_op^2 / |A|_F^2 is 0 at rank
-one. All three are at most 1 anyway, and the bound is below 1 for l > 81 c^2 only.
+8 c l^(-1/2) / (1 - c l^(-1/2)) with c = k sqrt(2 log k), k = |X||G|/s*; tail(A) = 1 - |A|_op^2 / |A|_F^2.
 
 1. If k < 2, an optimum is one neuron per layer, at any depth. Proof, with P, N, a and b as in `proposition_3_3` and
    |c| <= |G|: b s* <= -sum_j c_j min(P_j, N_j) <= b |c-||X-|, over the samples with c_j < 0; and s* <= |c+||X+| over
@@ -16,8 +15,8 @@ one. All three are at most 1 anyway, and the bound is below 1 for l > 81 c^2 onl
    l > (sqrt 2 + 1)^2 c^2 = 5.83 c^2, one neuron per layer is as fast (`proposition_3_3`), and only the first layer can
    mix several, which are then equally fast.
 
-So no data exercise the rate l^(-1/2): where several neurons are needed, k >= 2, the bound is not below 1 before layer
-81 (2 sqrt(2 log 2))^2 = 449. Conjecture 2 follows: s* does not fall with depth, so that at most the first
+So no data exercise the rate l^(-1/2): where several neurons are needed, k >= 2, the bound is at least 1 up to layer
+81 c^2 >= 81 (2 sqrt(2 log 2))^2 = 449. Conjecture 2 follows: s* does not fall with depth, so that at most the first
 5.83 c(L_0)^2 + 3 layers have a higher rank at any depth, with c at the first depth L_0 at which s* > 0, and s*(L) is
 constant from there on.
 """
@@ -150,17 +149,19 @@ def _measure(name: str, X: np.ndarray, G: np.ndarray, depth: int) -> xr.Dataset:
 
 
 claims = Claims(
-    limits="Beyond depth 3 an optimum is known only where |X||G| < 2 s*: it is one neuron per layer, of which the "
-    "input and the first ReLU alone have ratios above 0, and the theorem is tested on those. For several neurons its "
-    "bound is not below 1 in the first 449 layers, and exact rank one sets in 14 times earlier than that (proofs in "
-    "the module), so that no data exercise its rate l^(-1/2). On the circle of Example 1 the bound is below 1 from "
-    "layer 114,985 on. Weights and ReLUs are judged at the printed layer; the proof gives them one layer later."
+    limits="tail(A) = 1 - |A|_op²/|A|_F², c = κ√(2 log κ) and κ = |X||G|/s*. Up to l = 81 c² the bound is at least 1 "
+    "and cannot fail. Beyond depth 3 an optimum is known only where κ < 2: one neuron per layer, in which the input "
+    "and the first ReLU alone have ratios above 0. The theorem is tested on those, in the plane with one output. "
+    "Several neurons need κ ≥ 2, and then the bound is at least 1 in the first 449 layers (proofs in the module): no "
+    "data exercise its rate l^(-1/2). Weights and ReLUs are judged at the printed layer; the proof gives them one "
+    "later."
 )
 
 
 @claims.printed(
     "holds",
-    "At an optimal escape direction no ratio of a layer l > c² exceeds the bound",
+    "At an optimal escape direction tail(W_l), tail(Zσ_l) and |Zσ_l - Z_l|²/|Z_l|² of every layer l > c² are at most "
+    "8 c l^(-1/2) / (1 - c l^(-1/2))",
     "Theorem 3.1; up to l = c² its bound is negative, an erratum",
     high=0.0,
 )
@@ -178,7 +179,7 @@ def count_violations(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "lemma-a-6",
-    "Non-negative matrices have non-negative leading singular vectors",
+    "A non-negative matrix has a pair of non-negative leading singular vectors",
     "Lemma A.6; 1e-9 for rounding",
     low=-1e-9,
 )
@@ -189,7 +190,7 @@ def least_entry(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "one-neuron",
-    "Where |X||G| is below twice the optimal escape speed, one neuron per layer attains it",
+    "At depth 3, where |X||G| is below twice the optimal escape speed, one neuron per layer attains it",
     "this project's theorem; 1e-9 for rounding",
     high=1e-9,
 )

@@ -60,7 +60,7 @@ _BOTH = f"{PRODUCTS['KQ']} and of {PRODUCTS['VO']}"
 
 @claims.stand_in(
     "rise",
-    f"From a tenth of GPT-2's training to its end, the stable rank of the learned updates of {_BOTH} increases",
+    f"From a tenth of a small GPT-2's training to its end, the stable ranks of the learned updates of {_BOTH} increase",
     "Figure 20, caption: 'increases gradually'; a tenth: this project",
     low=0.0,
 )
@@ -79,7 +79,7 @@ def _relative(run: xr.Dataset, product: str) -> xr.DataArray:
 
 @claims.stand_in(
     "low",
-    f"GPT-2's learned updates of {_BOTH} end with at most half the stable rank of the initial products",
+    f"A small GPT-2's learned updates of {_BOTH} end with at most half the stable rank of the initial products",
     "Section 5: 'ultimately low-rank when compared to the initial spectrum'; half: this project",
     high=0.5,
 )
@@ -90,7 +90,7 @@ def _low(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "throughout",
-    f"From Adam's first step on, the updates of {_BOTH} have at most half the stable rank of the initial products",
+    f"From Adam's first step on, a small GPT-2's updates of {_BOTH} have at most half the initial stable rank",
     "after Figure 20, caption: 'remains small throughout training'; half, and the first steps: this project",
     high=0.5,
 )

@@ -73,27 +73,31 @@ def _w(run: xr.Dataset) -> xr.DataArray:
 
 
 claims = Claims(
-    limits="One instance at α = 0.01; the bounds are a thousand times what thousands of steps of DOP853 leave at rtol "
-    "1e-13. Errors are relative to the largest weight, which is much larger than u² − v² itself. Equation 7 follows "
-    "from 5 by algebra."
+    limits="One head at α = 0.01; the bounds are a thousand times what thousands of steps of DOP853 leave at rtol "
+    "1e-13. Errors are relative to the largest weight, which is much larger than u² − v² itself. g is equation "
+    "4's. Equation 7 follows from 5 by algebra."
 )
 
 
 @claims.printed(
-    "conserved", "Gradient flow conserves u² − v² of every pair of weights", "Lemma 4.2, equation 5", high=1e-10
+    "conserved", "Gradient flow of diagonal weights conserves each u² − v²", "Lemma 4.2, equation 5", high=1e-10
 )
 def _drift(run: xr.Dataset) -> Estimate:
     """Largest change over time of u² − v², relative to the largest squared weight."""
     return Estimate(float(abs(_kappa(run) - _kappa(run).isel(time=0)).max()) / _largest_weight(run) ** 2)
 
 
-@claims.printed("equation-6", "u + v equals its initial value times exp(∫g dt)", "Equation 6", high=1e-10)
+@claims.printed(
+    "equation-6", "In gradient flow of diagonal weights, u + v grows by the factor exp(∫g dt)", "Equation 6", high=1e-10
+)
 def _equation_6_error(run: xr.Dataset) -> Estimate:
     """Largest error of this law, relative to the largest weight."""
     return Estimate(float(abs(run.u + run.v - _w(run)).max()) / _largest_weight(run))
 
 
-@claims.printed("equation-7", "u and v follow from u + v and the initial weights", "Equation 7", high=1e-10)
+@claims.printed(
+    "equation-7", "In gradient flow of diagonal weights, u + v, u(0) and v(0) give u and v", "Equation 7", high=1e-10
+)
 def _equation_7_error(run: xr.Dataset) -> Estimate:
     """Largest error of a weight computed from u + v and the initial u² − v², relative to the largest weight."""
     w, kappa = _w(run), _kappa(run).isel(time=0)

@@ -3,11 +3,7 @@
 from saddlescope.reproduction.paper import Erratum, Statement
 
 STATEMENTS: tuple[Statement, ...] = (
-    Statement(
-        "Theorem 1.1",
-        "From weights of order α, learning proceeds in stages of time Θ(log(1/α))",
-        uncovered="It is the informal version of Theorem 4.1.",
-    ),
+    Statement("Theorem 1.1", "Learning proceeds in stages of time Θ(log(1/α))", uncovered="Theorem 4.1 formalises it."),
     Statement(
         "Section 1 and appendix B.2, Figures 1 and 14",
         "The difference between trained and initial weights has low rank, which grows gradually in training",
@@ -29,6 +25,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "As α vanishes, the weights between two stage times tend to the saddles of Algorithm 1",
         "theorem-4-1/weights-converge",
         "theorem-4-1/plateaus",
+        "example-3-2/converges",
     ),
     Statement("Theorem 4.1, existence", "For small α there is a unique solution until t log(1/α)", "lemmas/existence"),
     Statement("Theorem 4.1, T = ∞", "After the last stage the weights stay at the last saddle", "diagonal-linear/flow"),
@@ -37,7 +34,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "In each stage at most the coordinate i_k of Algorithm 1 enters the support",
         "theorem-4-1/order",
         "example-3-2/support",
-        "example-3-2/converges",
     ),
     Statement(
         "Section 4, application",
@@ -63,11 +59,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Full weights learn one direction at a time, as diagonal ones do in Figure 2",
         "figure-2-v1/one-by-one",
     ),
-    Statement(
-        "Equation 4 and Assumption 2.1",
-        "The flow of u and v, of a loss with bounded derivatives",
-        uncovered="Definitions and a condition, which the losses of the entries meet.",
-    ),
+    Statement("Equation 4 and Assumption 2.1", "The flow of u and v", uncovered="A definition; our losses meet 2.1."),
     Statement("Lemma 4.2, equation 5", "Gradient flow conserves u² − v²", "lemma-4-2/conserved"),
     Statement(
         "Equations 6 and 7",
@@ -75,11 +67,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "lemma-4-2/equation-6",
         "lemma-4-2/equation-7",
     ),
-    Statement(
-        "Equations 8 and 9",
-        "On a plateau w grows exponentially at the rate of its saddle",
-        uncovered="They are the informal version of Lemma C.6.",
-    ),
+    Statement("Equations 8 and 9", "On a plateau w grows as at its saddle", uncovered="Lemma C.6 formalises them."),
     Statement(
         "Equations 10 to 13",
         "The times, the winner, the log-scale and the next saddle of each stage",
@@ -100,11 +88,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Assumption 4.5", "Transitions from slightly noisy starts end at the next saddle", "assumptions/noise-robust"
     ),
-    Statement(
-        "Figure 3",
-        "The toy task meets Assumptions 4.4 and 4.5",
-        uncovered="Its panels are examples of those of Figures 10 and 11.",
-    ),
+    Statement("Figure 3", "The toy task meets Assumptions 4.4 and 4.5", uncovered="Figures 10 and 11 have its panels."),
     Statement(
         "Section 5, Figures 4 and 15",
         "The learned weight perturbation gradually increases in stable rank during training",
@@ -183,7 +167,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "lemmas/c-6-signs",
     ),
     Statement("Lemmas C.7 and C.9, time", "A plateau ends near T_(k+1)", "lemmas/c-7"),
-    Statement("Lemma C.8", "On a plateau all entries but the winner barely move", "lemmas/c-8"),
+    Statement("Lemma C.8", "On a plateau all entries outside the support but the winner barely move", "lemmas/c-8"),
     Statement("Lemma C.9", "At the end of a plateau the winner has size ρ and the predicted sign", "lemmas/c-9"),
     Statement(
         "Lemma C.10",
@@ -201,9 +185,7 @@ STATEMENTS: tuple[Statement, ...] = (
         uncovered="Of a C² function on a compact set some constant exists, which no finite sample can refute.",
     ),
     Statement(
-        "Lemma D.7",
-        "The loss, its gradient and g are locally Lipschitz",
-        uncovered="As meant it follows from D.5 and D.6; as printed it is an erratum.",
+        "Lemma D.7", "Loss, gradient and g are locally Lipschitz", uncovered="It follows from D.5 and D.6; see errata."
     ),
 )
 

@@ -130,17 +130,18 @@ def instances(run: xr.Dataset) -> list[xr.Dataset]:
 
 claims = Claims(
     limits="Eight heads of dimension 8 with twelve stages each, down to α = 1e-4096. The theorem is a limit without a "
-    "rate: the printed claim judges the trend over six scales, by the median over a head's plateaus, down to the error "
-    "of the flow, while that of a single plateau that α does not separate may rise; `plateaus` judges the worst of the "
-    "plateaus that the theory calls long enough. That stage times are late by C_k / log(1/α) is this project's theory; "
-    "stages that overlap at 1e-32 have errors of another kind."
+    "rate: `weights-converge` judges the trend over six scales, by the median over a head's plateaus, down to the "
+    "error of the flow, while that of one plateau that α does not separate may rise. It compares |u| and |v| with the "
+    "saddle's, since the paper fixes their signs. `plateaus` judges the worst of the plateaus that the theory calls "
+    "long enough. C_k / log(1/α) is this project's theory; stages that overlap at 1e-32 have errors of another kind."
 )
 
 
-@claims.printed(
+@claims.reading(
     "weights-converge",
-    "As α vanishes, the weights half-way between stage times tend to Algorithm 1's saddle, in the median over stages",
-    "Theorem 4.1: lim θ(t log(1/α)) = θ^k for t between T_k and T_(k+1)",
+    "As α falls to 1e-4096, small heads' weights half-way between stage times tend to Algorithm 1's saddles, in "
+    "the median over stages",
+    "Theorem 4.1: lim θ(t log(1/α)) = θ^k for t in (T_k, T_(k+1)); half-way, median and trend: this project",
     high=1.0,
 )
 def _ratio_of_distances(run: xr.Dataset) -> Estimate:
@@ -157,7 +158,7 @@ def _ratio_of_distances(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "order",
-    "From initial scale 1e-4096, heads learn their first diagonal entries in the order that Algorithm 1 predicts",
+    "From initial scale 1e-4096, small heads learn their first twelve diagonal entries in Algorithm 1's order",
     "Theorem 4.1, a limit; 1e-4096 is this project's choice",
     low=1.0,
 )
@@ -173,7 +174,7 @@ def _order(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "plateaus",
-    "On every plateau that the smallest initial scale separates, products of weights are within 0.05 of Algorithm 1's",
+    "Midway on every plateau that α = 1e-4096 separates, small heads' weight products are within 0.05 of Algorithm 1's",
     "Theorem 4.1; 0.05 after half of 2 log(20) = 6 e-folds",
     high=NEAR,
 )
@@ -188,7 +189,7 @@ def _distance_on_resolved(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "rate",
-    "The median error of Algorithm 1's stage times is proportional to 1 / log(1/α)",
+    "From α = 1e-32 to 1e-4096, the median error of Algorithm 1's stage times for small heads falls as 1 / log(1/α)",
     "O(1) of time out of log(1/α), 10 % for stages that overlap at 1e-32",
     low=-1.1,
     high=-0.9,

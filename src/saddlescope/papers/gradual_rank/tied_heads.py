@@ -141,8 +141,8 @@ claims = Claims(
 
 @claims.printed(
     "at-most-one",
-    "In a layer of two heads, too, each stage learns at most one diagonal entry of one head",
-    "Section 4, application of Theorem 4.1 to transformers with H heads per layer, here H = 2",
+    "In a layer of two diagonal heads, too, each stage increases the rank of at most one product of one head, by one",
+    "Section 4, application of Theorem 4.1 to L layers of H heads, from small weights; here L = 1, H = 2",
     high=1.0,
 )
 def _entering_coordinates(run: xr.Dataset) -> Estimate:
@@ -155,7 +155,7 @@ def _entering_coordinates(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "ratio",
-    "Two heads divide the first learned diagonal entry of W_V W_Oᵀ in the ratio that their initial weights determine",
+    "Two heads of a layer divide the first learned entry of W_V W_Oᵀ in the ratio that their initial weights determine",
     "Equation 6 with identical gradients; the bound is ten times the flow's tolerance",
     high=1e-4,
 )

@@ -11,13 +11,9 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Section 3.1, Assumption 1",
         "Gaussian data are separable if d is larger than L and n",
-        "separability/any-w-above-n-and-l",
+        uncovered="One line proves it from d ≥ n on: with independent queries, W z_i = y_i v separates.",
     ),
-    Statement(
-        "Equations 1, 5 and 30",
-        "The head, the support vector machine, and its KKT conditions",
-        uncovered="Definitions.",
-    ),
+    Statement("Equations 1, 5 and 30", "Head, support vector machine, KKT conditions", uncovered="Definitions."),
     Statement(
         "Assumption 4",
         "Orthogonal pairs of tokens and aligned starts",
@@ -41,11 +37,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "(C2), equations 32 to 34", "Under Assumption 3 the loss tends to its infimum", "assumption-3/sufficient"
     ),
-    Statement(
-        "Section 4.2",
-        "W alone minimises the Frobenius norm, keys times queries the nuclear norm",
-        "section-4-2/contrast",
-    ),
+    Statement("Section 4.2", "W alone minimises the Frobenius norm, K Qᵀ the nuclear norm", "section-4-2/contrast"),
     Statement("Section 4.2", "Linear regression differs likewise", "section-4-2/linear-regression"),
     Statement("Section 4.2", "The nuclear norm encourages low rank", "section-4-2/low-rank"),
     Statement("Lemma 5.1, equation 7", "Gradient flow preserves alignment", "lemma-5-1/preserved"),

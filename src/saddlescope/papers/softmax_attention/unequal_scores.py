@@ -51,17 +51,16 @@ def _follow_conditioned(params: Params, instance: int, step: RunContext) -> xr.D
 
 
 claims = Claims(
-    limits="Conditioned data are selected for early convergence. The remark gives no number: gaps add constants to the "
-    "margins, so that the error falls like 1 / ln t at any spread. Half of that exponent is asked for; an error that "
-    "stays has 0. Flows of one matrix W lose samples, too, at the widest spread of the "
-    "gaps; no claim is made of them."
+    limits="Conditioned data are selected for early convergence; all have one size and initial scale. The remark gives "
+    "no number and speaks of small perturbations: gaps add constants to the margins, so that the error falls like "
+    "1 / ln t at any spread. Half of that exponent is asked for; an error that stays has 0."
 )
 
 
 @claims.reading(
     "perturbations",
-    "With gaps of the scores spread by 10 to 90 %, diagonal weights still tend to the ℓ1 solution",
-    "The remark after Assumption 2, on small perturbations",
+    "On conditioned data with gaps of the scores spread by 10 to 90 %, diagonal weights still tend to the ℓ1 direction",
+    "The remark after Assumption 2, on small perturbations; spreads and rate: this project",
     high=-0.5,
 )
 def _slowest_fall(run: xr.Dataset) -> Estimate:

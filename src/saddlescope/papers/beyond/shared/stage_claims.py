@@ -13,16 +13,16 @@ AGF = "Kunin et al. 2025, abstract"
 SADDLES = "Zhang, Saxe and Latham 2026, abstract"
 
 
-def add_slope_claim(claims: Claims, family: str) -> None:
-    """Add that the error of the predicted times falls as 1 / log(1/α).
+def add_slope_claim(claims: Claims, family: str, smallest: str) -> None:
+    """Add that the error of the predicted times falls as 1 / log(1/α), down to the smallest α.
 
     A unit needs O(1) e-folds more or less out of log(1/α), so that the slope is -1.
     """
 
     @claims.reading(
         "slope",
-        f"As α falls, the stage times of {family} tend to the predicted ones, with an error in proportion to "
-        "1 / log(1/α)",
+        f"As α falls to {smallest}, the stage times of {family} tend to the predicted ones, with an error in "
+        "proportion to 1 / log(1/α)",
         f"{AGF}: order, timing and magnitude of the drops; rate and bar of 10 %: this project",
         high=0.1,
     )
@@ -31,17 +31,17 @@ def add_slope_claim(claims: Claims, family: str) -> None:
         return Estimate.largest(abs(slopes(run) + 1), over="seeds")
 
 
-def add_level_claim(claims: Claims, family: str) -> None:
-    """Add that the plateaus of the flow have the predicted losses."""
+def add_level_claim(claims: Claims, family: str, smallest: str) -> None:
+    """Add that the plateaus of the flow have the predicted losses from the smallest α."""
 
     @claims.reading(
         "levels",
-        f"At small α, the loss plateaus of {family} are at the predicted levels",
+        f"From α = {smallest}, the loss plateaus of {family} are at the predicted levels",
         f"{AGF}: order, timing and magnitude of the drops; bar: this project",
         high=1e-4,
     )
     def levels(run: xr.Dataset) -> Estimate:
-        """Largest difference of a plateau's loss from the prediction, in units of the initial loss."""
+        """Largest difference of a plateau's loss from the prediction at this α, in units of the initial loss."""
         return over_stages(run, level_errors(run))
 
 

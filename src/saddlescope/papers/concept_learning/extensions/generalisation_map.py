@@ -157,10 +157,8 @@ claims = Claims(
     limits="Predictions are derived for small starts and concepts that are learned one after the other. Cells "
     "whose predicted output is within 0.05 of one half are left out of `border`, where a prediction is hardest. "
     "One width and one learning rate; bounds are from pilots on other seeds. From σ = 4 of the stronger signal on, the "
-    "weaker concept has less than 4 % of the first loss, so that nearly every network lacks it at that stop. That "
-    "diversity helps is read off "
-    "section 3.1; training stops at a part of the first loss, and at a fixed loss or time the effect of diversity "
-    "may differ. Shares are means over this project's grid.",
+    "weaker concept has less than 4 % of the first loss, so that nearly every network lacks it at that stop. At a "
+    "fixed loss or time the effect of diversity may differ. Shares are means over this project's grid.",
 )
 
 _CLEAR = 0.05  # predicted outputs nearer to one half than this are on the border
@@ -168,7 +166,8 @@ _CLEAR = 0.05  # predicted outputs nearer to one half than this are on the borde
 
 @claims.extension(
     "border",
-    "Away from the border, 99 % of the networks that stop at 1 % training loss generalize or fail as predicted",
+    "Of two-layer linear networks that stop at 1 % of their first loss, 99 % generalize or fail as the weaker "
+    "concept's share of that loss predicts, away from the predicted border",
     "Derived from equation 4.1: the weaker concept is at one half if its share of the first loss is four times the "
     "stop's",
     low=0.99,
@@ -215,10 +214,11 @@ def _diversity_effect(run: xr.Dataset, diverse: str) -> Estimate:
     return Estimate(float(mean[-1] - mean[0]), error, words, n, evidence=Evidence.SAMPLE, over="random starts")
 
 
-@claims.reading(
+@claims.extension(
     "diversity-helps",
-    "More variance along both concepts makes fewer networks fail to generalize at 1 % of their first loss",
-    "Section 3.1: 'commonly hypothesised that with more diverse data, the model generalizes better'",
+    "Of two-layer linear networks whose training stops at 1 % of their first loss, fewer lack a concept with σ = 8 "
+    "along both concepts than with σ = 0.05",
+    "after section 3.1, which recalls of other papers: 'with more diverse data, the model generalizes better'",
     high=0.0,
 )
 def effect_of_both(run: xr.Dataset) -> Estimate:
@@ -228,7 +228,8 @@ def effect_of_both(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "diversity-hides",
-    "At 1 % of the first loss, more networks lack a concept at the largest variance along the stronger signal",
+    "Of two-layer linear networks whose training stops at 1 % of their first loss, more lack a concept with σ = 8 "
+    "along the stronger signal than with σ = 0.05",
     "It lowers the other concept's share of the loss; the bound: any difference",
     low=0.0,
 )

@@ -65,7 +65,7 @@ def _rise(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "low",
-    "A small GPT-2's updates of full matrices end with at most half the stable rank of the initial matrices",
+    "A small GPT-2's updates of attention and MLP matrices end with at most half the stable rank of the initial ones",
     "As Figures 4 and 20",
     high=0.5,
 )

@@ -166,8 +166,8 @@ claims = Claims(
 
 @claims.extension(
     "least-entropy",
-    "If ℓ1 solutions form a segment, diagonal weights approach the one of least entropy relative to the squared "
-    "initial scales",
+    "On conditioned data with a segment of ℓ1 solutions, diagonal weights approach the one of least entropy relative "
+    "to the squared initial scales",
     "Theorem 4.1 leaves it open; the bound is ten times the usual error 1 / ln t",
     high=1e-5,
     requires=[limits_differ],
@@ -183,7 +183,8 @@ def _entropy_error(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "smaller-is-not-better",
-    "The smallest initial scale brings diagonal weights no nearer the ℓ1 solution by t = 1e300 than 0.3 does",
+    "On Gaussian data, an initial scale of 1e-8 brings diagonal weights on average no nearer the ℓ1 solution by "
+    "t = 1e300 than 0.3 does",
     "The ℓ1 bias of squared weights is usually shown for small scales; trial runs on seeds 200 to 209 gave 0.64",
     low=0.0,
 )
