@@ -104,6 +104,14 @@ def test_columns_are_chosen_by_name_and_listed(tmp_path):
         read_loss(written(tmp_path, "a,b\n1,2\n3,4\n"))
 
 
+def test_two_columns_of_one_name_and_a_loss_that_ends_early_are_said(tmp_path):
+    rows = "".join(f"{k},{1.5 * k},{2 * k if k < 30 else 'nan'}\n" for k in range(60))
+    log = read_loss(written(tmp_path, "step,loss,loss\n" + rows))
+    assert (log.losses[-1], log.others, log.remarks) == (88.5, ("loss (column 3)",), ())
+    log = read_loss(written(tmp_path, "step,loss,loss\n" + rows), "loss (column 3)")
+    assert (len(log.losses), log.remarks[0][:40]) == (30, "The last 30 rows have no number for loss")
+
+
 def test_restarts_resumes_and_epochs(tmp_path):
     def log(*steps):
         lines = (f"step {step} loss {k}" for k, step in enumerate(steps))
@@ -174,6 +182,11 @@ def test_the_command_prints_and_draws(tmp_path, capsys, monkeypatch):
     assert "at a change of the learning rate, at step 195" in shown
     assert (tmp_path / "stages.png").read_bytes()[:4] == b"\x89PNG"
     (tmp_path / "stages.png").unlink()
+    assert main(["stages", str(file), "--out", "new/stages.svg"]) == 0
+    assert (tmp_path / "new" / "stages.svg").read_text()[:5] == "<?xml"
+    for other in ("stages", "metrics.csv"):
+        assert main(["stages", str(file), "--out", other]) == 2
+        assert "must be a picture, .png, .svg, .pdf" in capsys.readouterr().err
     assert main(["stages", str(file), "--json"]) == 0
     parts = json.loads(capsys.readouterr().out)
     assert parts["drops"][0]["step"] == pytest.approx(200, abs=2)

@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import require_writable_file
 from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import print_json, print_text, say
 
 _LISTED = 8  # other columns
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 def stages(
@@ -22,13 +24,15 @@ def stages(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="File for the picture; stages.png by default, with --json none."),
+        typer.Option(metavar="FILE.png", help="Picture, PNG, SVG or PDF; stages.png by default, with --json none."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Find the plateaus and drops of a loss curve in a training log, and draw them."""
     picture = out if out is not None or as_json else Path("stages.png")
     if picture is not None:
+        if picture.suffix.lower() not in _PICTURES:
+            raise InputError(f"--out must be a picture, {', '.join(_PICTURES)}; got {str(picture)!r}.")
         require_writable_file(picture)
     from saddlescope.measure import find_plateaus
     from saddlescope.store.loss_logs import read_loss
@@ -58,6 +62,7 @@ def stages(
         ax = found.plot()
         ax.set_xlabel(log.step_column, parse_math=False)
         ax.set_ylabel(log.column, parse_math=False)
+        picture.parent.mkdir(parents=True, exist_ok=True)
         ax.figure.savefig(picture, dpi=150)  # type: ignore[union-attr]
         say(f"The picture is {picture}.")
     return 0

@@ -148,7 +148,9 @@ def _loss_of(columns: Columns, chosen: str, others: tuple[str, ...]) -> LossLog:
     remarks: list[str] = []
     there = np.isfinite(columns[chosen]) | (np.isinf(columns[chosen]))
     rows = np.flatnonzero(there)
-    loss = columns[chosen][rows]
+    loss, after = columns[chosen][rows], len(there) - 1 - rows[-1]
+    if after > np.max(np.diff(rows), initial=1):
+        remarks.append(f"The last {after} rows have no number for {chosen}: the run may have diverged.")
     step_column, steps = _steps_of(columns, chosen, rows, remarks)
     rates = next((columns[name] for name in columns if _RATE.search(name) and name != chosen), None)
     if rates is not None:
@@ -431,6 +433,7 @@ def _parsed(text: str, separator: str, names: list[str] | None, width: int, skip
         if set(parts) <= set(names):
             return {names[0]: table[0]} | {name: np.sum(part, axis=0) for name, part in parts.items()}
         names = [*names, *(f"column {k + 1}" for k in range(len(names), width))]
+    names = [name if name not in names[:k] else f"{name} (column {k + 1})" for k, name in enumerate(names)]
     return dict(zip(names, table, strict=False))
 
 
