@@ -110,6 +110,20 @@ def test_active_units_leave_a_saddle_unless_they_are_exactly_on_it(b, level):
     np.testing.assert_allclose(run.losses[-1], level, atol=1e-8)
 
 
+@pytest.mark.parametrize("power", [-3, -8])
+@pytest.mark.parametrize(("b", "code"), [(1e-3, "reached"), (0.0, "undecided")])
+def test_a_flow_ends_where_rounding_decides_how_active_units_leave_a_saddle(b, code, power):
+    """The same in turned weights, in which no entry of the deviation is 0 exactly."""
+    turn = np.array([[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]])
+    run = unit_flow(
+        lambda theta, x: (turn[:, 0] @ theta) ** 2 * theta * x, (np.ones(1), np.ones(1)),
+        lambda f, y: apart(turn.T @ f, y), np.array([1.0, b])[None] @ turn.T,
+        degree=3.0, log_scale=power * np.log(10), until=1.0, tolerance=1e-5, throw=False,
+    )  # fmt: skip
+    assert run.status.code == code
+    assert run.losses[-1] < 1e-8 if code == "reached" else run.losses[-1] > 0.25 - 1e-4
+
+
 def test_a_scale_whose_changes_take_no_time_is_one_sentence():
     with pytest.raises(FlowError, match=r"T = 0\.33.* a time that rounds to none of T.*larger scale"):
         unit_flow(

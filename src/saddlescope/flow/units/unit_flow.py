@@ -15,7 +15,8 @@ unit that returns to its initial scale is decided by it (`unit_model`).
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -37,6 +38,7 @@ from saddlescope.figures.time_axes import loss_panel
 from saddlescope.flow.status import FlowError, Status, require_run
 from saddlescope.flow.units.explicit_run import follow_explicitly
 from saddlescope.flow.units.implicit_run import ImplicitSystem, follow_implicitly
+from saddlescope.flow.units.twin_flow import come_apart, rounded
 from saddlescope.flow.units.unit_model import UnitModel, first_sample
 from saddlescope.flow.units.unit_records import UnitRecords
 from saddlescope.loss.checks import require_float64_throughout, shapes_of
@@ -60,7 +62,7 @@ class UnitTrajectory(ReprMixin, PlotMixin):
         directions: theta_i / |theta_i|, flat, shape (k, m, p).
         rises: time at which the norm of each unit first passed `level` upwards, shape (m,); NaN where it did not.
         log_scale: natural logarithm of the initial scale alpha.
-        evaluations: number of evaluations of the right-hand side; for degree 2, of two runs with different errors.
+        evaluations: number of evaluations of the right-hand side, in both of two runs with different errors.
         time_unit: unit of all times.
         status: termination status.
     """
@@ -93,6 +95,11 @@ class UnitTrajectory(ReprMixin, PlotMixin):
     def norms(self) -> Float[np.ndarray, "k m"]:
         """Norms |theta_i| at the recorded times; 0 where they underflow."""
         return np.exp(self.log_norms)
+
+    def compared(self) -> Float[np.ndarray, "k n"]:
+        """Return what a flow with other errors must have, too: losses, norms, and weights on the units' directions."""
+        weights = self.norms[:, :, None] * self.directions
+        return np.concatenate([self.losses[:, None], self.norms, weights.reshape(len(self.times), -1)], axis=1)
 
     def panel(self) -> Panel:
         """Return the loss over time."""
@@ -131,10 +138,11 @@ def unit_flow(
 ) -> UnitTrajectory:
     """Follow gradient flow of a sum of units from alpha times given weights.
 
-    For degree 2 the flow ends early where errors below the tolerance decide what comes next: a unit may leave a
-    direction in which it has come to rest from a deviation below 1e-16, or from its error at a kink. Later modes of
+    The flow ends early where errors below the tolerance decide what comes next. For degree 2, a unit may leave a
+    direction in which it has come to rest from a deviation below 1e-16, or from its error at a kink: later modes of
     linear networks from tiny scales can be such a case; use `gradient_flow` or `factored_flow` for them. For other
-    degrees a symmetry that rounding breaks at a saddle of active units is not noticed.
+    degrees, active units may leave a saddle on a side that rounding decides: the flow is followed twice, from weights
+    that are a few roundings to either side of those given, and ends where both come apart.
 
     Args:
         unit: unit(theta, x), or unit(theta, x, kind) if kinds are given, as for `unit_learning`.
@@ -149,7 +157,8 @@ def unit_flow(
         level: norm whose first passage is recorded for each unit.
         kinds: kind of each unit, shape (m,); None: the unit takes no kind.
         record: recorded times; by default 401 evenly spaced ones.
-        max_evaluations: end the flow early after so many evaluations of the right-hand side.
+        max_evaluations: end the flow early after so many evaluations of the right-hand side; above degree 2, of each
+            run.
         throw: True: raise if the flow ends early. False: return it; check `UnitTrajectory.status`.
         report: called from time to time with the finished fraction and a note.
 
@@ -177,19 +186,50 @@ def unit_flow(
     count = len(start)
     if kinds is not None and np.shape(kinds) != (count,):
         raise InputError(f"kinds must hold one number per unit, {count}; got shape {np.shape(kinds)!r}.")
-    log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
     layout = TreeLayout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights))
-    norms = np.linalg.norm(start, axis=1)
-    log_norms, directions = np.log(norms) + log_scale, start / norms[:, None]
     numbers = None if kinds is None else jnp.asarray(kinds)
     model = UnitModel(unit, loss, *sample_pair(data), layout, numbers, count, degree)
     _check_call(model, start)
-    _check_degree(model, directions)
+    _check_degree(model, start)
+    times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
+    run = partial(
+        _follow, model, log_scale=log_scale, times=np.unique(np.concatenate([[0.0], times, [until]])), level=level,
+        max_evaluations=max_evaluations,
+    )  # fmt: skip
+    if degree == 2:
+        result = run(start, tolerance=tolerance, report=report)
+    else:
+        result = run(rounded(start, 1), tolerance=tolerance, report=lambda part, note: report(part / 2, note))
+        if result.status.ok:
+            twin = run(
+                rounded(start, -1), tolerance=tolerance / 2,
+                report=lambda part, note: report((1 + part) / 2, f"{note}, with other errors"),
+            )  # fmt: skip
+            result = _until_apart(result, twin, tolerance)
+    if throw and not result.status.ok:
+        raise FlowError(result)
+    return result
+
+
+def _follow(
+    model: UnitModel,
+    start: Float[np.ndarray, "m p"],
+    *,
+    log_scale: float,
+    times: Float[np.ndarray, "k"],
+    level: float,
+    tolerance: float,
+    max_evaluations: int,
+    report: Report,
+) -> UnitTrajectory:
+    """Follow the flow from alpha times some weights to the last of the times."""
+    degree, until = model.degree, float(times[-1])
+    log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
+    norms = np.linalg.norm(start, axis=1)
+    log_norms, directions = np.log(norms) + log_scale, start / norms[:, None]
     if degree > 2:
         model = model.with_conserved(log_norms, directions)
-    state = np.concatenate([log_norms, directions.ravel()])
-    times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
-    records = UnitRecords(state, count, np.unique(np.concatenate([[0.0], times, [until]])), math.log(level))
+    records = UnitRecords(np.concatenate([log_norms, directions.ravel()]), model.count, times, math.log(level))
     status, evaluations = None, 0
     if degree == 2 and until > 0:
         status, evaluations = follow_explicitly(model, records, log_unit, until, tolerance, max_evaluations, report)
@@ -197,10 +237,8 @@ def unit_flow(
         system = ImplicitSystem(model, log_unit, log_scale, tolerance, max_evaluations, evaluations)
         status = follow_implicitly(system, records, until, tolerance, report)
         evaluations = system.evaluations
-    unit_of_time = "t / log(1/alpha)" if degree == 2 else f"t alpha^{degree - 2:g}"
-    states = np.array(records.states)
-    losses, log_norms, directions = _along(model, states)
-    result = UnitTrajectory(
+    losses, log_norms, directions = _along(model, np.array(records.states))
+    return UnitTrajectory(
         times=np.array(records.recorded),
         losses=losses,
         log_norms=log_norms,
@@ -208,12 +246,35 @@ def unit_flow(
         rises=records.rises,
         log_scale=log_scale,
         evaluations=evaluations,
-        time_unit=unit_of_time,
+        time_unit="t / log(1/alpha)" if degree == 2 else f"t alpha^{degree - 2:g}",
         status=status,
     )
-    if throw and not status.ok:
-        raise FlowError(result)
-    return result
+
+
+def _until_apart(run: UnitTrajectory, twin: UnitTrajectory, tolerance: float) -> UnitTrajectory:
+    """Return a flow up to where a twin with other errors goes elsewhere."""
+    shared = min(len(run.times), len(twin.times))
+    known = come_apart(run.compared()[:shared], twin.compared()[:shared], tolerance)
+    if known == len(run.times):
+        return replace(run, evaluations=run.evaluations + twin.evaluations)
+    status = Status(
+        False,
+        "undecided",
+        f"Errors below the tolerance decide how the units move before T = {run.times[known]:.6g}: flows that differ by "
+        "them alone come apart.",
+        "Lower tolerance, break a symmetry by more than rounding, start from a larger scale, or use gradient_flow.",
+    )
+    known = max(known - 1, 1)
+    return replace(
+        run,
+        times=run.times[:known],
+        losses=run.losses[:known],
+        log_norms=run.log_norms[:known],
+        directions=run.directions[:known],
+        rises=np.where(run.rises <= run.times[known - 1], run.rises, np.nan),
+        evaluations=run.evaluations + twin.evaluations,
+        status=status,
+    )
 
 
 def _flat(weights: PyTree) -> Float[np.ndarray, "m p"]:
@@ -240,8 +301,9 @@ def _check_call(model: UnitModel, start: np.ndarray) -> None:
     require_float64_throughout("unit and loss", model.loss_of_first, start)
 
 
-def _check_degree(model: UnitModel, directions: np.ndarray) -> None:
+def _check_degree(model: UnitModel, start: np.ndarray) -> None:
     """Raise unless most units have the given degree at the origin; those that are 0 on the samples have none."""
+    directions = start / np.linalg.norm(start, axis=1, keepdims=True)
     small, smaller = (np.asarray(_sizes(model, jnp.asarray(c * directions))) for c in (_SMALL, _SMALL / 2))
     alive = np.isfinite(small) & (small > 0) & (smaller > 0)
     if not alive.any():
