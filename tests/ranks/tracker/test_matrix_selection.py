@@ -31,7 +31,8 @@ def test_patterns_match_parameters_and_their_modules():
     assert list(select_matrices(model, "blocks.*.expand.weight")) == [mlp[0], mlp[2]]
     assert list(select_matrices(model, ["*.contract", "*.expand"])) == mlp  # in the order of the model
     assert list(select_matrices(model, "*0*")) == [name for name in select_matrices(model, "*") if "blocks.0" in name]
-    assert all(matrix.ndim == 2 for matrix in select_matrices(model, "*").values())  # biases and norms are none
+    model.empty = nn.Parameter(torch.zeros(0, 4))
+    assert all(one.ndim == 2 and one.numel() for one in select_matrices(model, "*").values())  # no biases, no norms
 
 
 def test_a_function_chooses_by_name_and_shape():

@@ -33,7 +33,7 @@ def select_matrices(model: nn.Module, selection: MatrixSelection, *, experts: bo
     Args:
         model: the model.
         selection: one pattern or several, or a function of name and parameter. Only parameters with floating-point
-            entries and two axes are considered, or three if their name or module is called expert.
+            entries, some at least, and two axes are considered, or three if their name or module is called expert.
         experts: False leaves the experts of mixtures out.
 
     Raises:
@@ -87,7 +87,7 @@ def matrix_of(name: str, parameter: Tensor) -> Tensor:
 def _named_matrices(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     modules = dict(model.named_modules(remove_duplicate=False))
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        if not parameter.is_floating_point():
+        if not (parameter.is_floating_point() and parameter.numel()):
             continue
         if parameter.ndim == 2:
             yield canonical_name(name), parameter
