@@ -37,7 +37,11 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "(C2), equations 32 to 34", "Under Assumption 3 the loss tends to its infimum", "assumption-3/sufficient"
     ),
-    Statement("Section 4.2", "W alone minimises the Frobenius norm, K Qᵀ the nuclear norm", "section-4-2/contrast"),
+    Statement(
+        "Section 4.2",
+        "W alone minimises the Frobenius norm, K Qᵀ the nuclear norm",
+        uncovered="Theorem 4.1 has the diagonal case; beyond it `section-4-2` shows an extension.",
+    ),
     Statement("Section 4.2", "Linear regression differs likewise", "section-4-2/linear-regression"),
     Statement("Section 4.2", "The nuclear norm encourages low rank", "section-4-2/low-rank"),
     Statement("Lemma 5.1, equation 7", "Gradient flow preserves alignment", "lemma-5-1/preserved"),

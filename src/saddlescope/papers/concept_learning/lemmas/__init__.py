@@ -151,11 +151,12 @@ def allowed(run: xr.Dataset) -> bool:
 
 
 claims = Claims(
-    limits="Two concepts, so that N_12 = 0 and no minor entry meets noise; K = 20, κ = 1.11, the largest step of D.2 "
-    "and the largest W(0) allowed, 1e-61 to 1e-100. The page of the paper derives by hand why Corollary D.1, Lemma D.3 "
-    "and Lemma D.5 fail; D.5 by its lower bound, with an excess in units of ω, in the map alone, whose W is no U Uᵀ. "
-    "Where it does, D.1, D.4, D.6 to D.8 and Corollary D.2 can fail later: they are read as statements about runs with "
-    "every w_ii ≥ 0. Runs are stopped where a w_ii is below −2. D.4 and D.7 are tested from the first t_0.",
+    limits="Two concepts, so that N_12 = 0 and no minor entry meets noise: D.1 is algebra then; K = 20, κ = 1.11, the "
+    "largest step of D.2 and the largest W(0) allowed, 1e-61 to 1e-100. The page of the paper derives by hand why "
+    "Corollary D.1, Lemma D.3 and Lemma D.5 fail; D.5 by its lower bound, with an excess in units of ω, in the map "
+    "alone, whose W is no U Uᵀ. Where it does, D.1, D.4, D.6 to D.8 and Corollary D.2 can fail later: they are read "
+    "as statements about runs with every w_ii ≥ 0. Runs are stopped where a w_ii is below −2. D.4 and D.7 are tested "
+    "from the first t_0.",
     requires=[allowed],
 )
 
@@ -188,7 +189,7 @@ for _name, _lemma, _statement in (
     )(partial(_violating_runs, lemma=_lemma.removeprefix("Lemma ")))
 
 for _name, _lemma, _statement in (
-    ("d1", "Lemma D.1", "|w_ij(t)| never exceeds |w_ij(0)| exp(ηt(a_i + a_j)κ)"),
+    ("d1", "Lemma D.1", "for two concepts |w_ij(t)| never exceeds |w_ij(0)| exp(ηt(a_i + a_j)κ)"),
     ("d4", "Lemma D.4", "each w_ii grows from the initial phase to λ = 0.85 at least as exp(2ηta_i(1 − λ)/κ)"),
     ("corollary-d2", "Corollary D.2", "no w_ii changes by more than 1/K in one step"),
     ("d6", "Lemma D.6", "no w_ii falls below 1 − 2/K once it was there"),
