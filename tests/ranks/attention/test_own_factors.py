@@ -44,6 +44,7 @@ def test_a_factor_of_a_head_is_refused_or_said(where):
     kind, reason = outcome(Attention(**{where: (1.0, 2.0, 3.0)}))
     assert kind == "verified"
     assert "by numbers of their own" in reason
+    assert outcome(Attention(**{where: (1.0, 1e-3, 1.0)}))[0] == "verified"
     assert outcome(Attention(**{where: (2.0, 2.0, 2.0)})) == ("verified", "")
 
 

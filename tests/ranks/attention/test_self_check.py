@@ -187,6 +187,18 @@ class Windows(nn.Module):
         return self.to_out(attend(q, k, v).transpose(1, 2).reshape(shape))
 
 
+class Stateful(Llama):
+    """The residual is added in place, and calls are counted."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x.add_(self.joined(attend(*self.parts(x))))
+
+
 def scale(x):
     return {"scale": 1.0}
 
@@ -202,6 +214,7 @@ def table(x):
            "verified ") for tokens in (3, 5, 9)),
         (lambda: Inside(NeedsMore(), table), (1, 5, 12), "verified "),
         (lambda: nn.Sequential(llama(lambda m, q, k, v: (q @ k.mT).softmax(-1) @ v)()), (2, 64, 12), "verified "),
+        (lambda: nn.Sequential(nn.Identity(), Stateful()), (2, 5, 12), "verified "),
         (lambda: nn.Sequential(Windows()), (2, 1, 1, 3, 3, 12), "verified "),
         (lambda: nn.Sequential(OUTCOMES["CvT, tokens mixed first"][0]()), (2, 6, 12), f"unchecked {SINGLE}"),
         (lambda: nn.Sequential(OUTCOMES["not finite"][0]()), (2, 5, 12), "unchecked its forward pass gave NaN or inf"),
@@ -212,6 +225,7 @@ def test_a_check_on_inputs_of_the_user(make, shape, found):
     tracker = RankTracker(model)
     assert tracker.coverage[0].tracked
     (row,) = tracker.check(model, torch.randn(shape))
+    assert not any(one.any() for one in model.buffers())
     assert f"{row.outcome} {row.reason}".startswith(found)
     assert row.outcome in str(tracker)
     assert model.training

@@ -75,6 +75,8 @@ def test_a_sum_has_no_cross_terms_and_keeps_every_scale(tmp_path):
     made = merge_lora([tmp_path / "a", tmp_path / "b"], tmp_path / "c", weights=[1.0, -0.5], energy=0.9, max_rank=5)
     assert all(layer.captured_energy() >= 0.9 or layer.rank == 5 for layer in made.layers)
     loaded(base, made.adapter)
+    with pytest.raises(InputError, match="got updates of 0"):
+        merge_lora([tmp_path / "a", tmp_path / "a"], tmp_path / "d", weights=[1.0, -1.0])
 
 
 def test_a_resized_adapter_is_the_best_of_its_rank(tmp_path):

@@ -272,6 +272,7 @@ def neurons(activation, into, out):
         (nn.LeakyReLU(), [[2.0], [1.0], [-1.0]], [1.0, 1.0, 1.0], [3.0, 1.0, 0.0]),
         (nn.Tanh(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [4.0, 1.0, 0.0]),  # tanh(2x) is not tanh(x)
         (nn.GELU(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [2.0, 2.0, 1.0]),
+        (nn.ReLU6(), [[1.0], [2.0]], [1.0, 1.0], [2.0, 1.0]),  # as ReLU only below its bound
         (nn.Identity(), [[1.0, 0.0], [-2.0, 0.0], [0.0, 1.0]], [1.0, 1.0, 1.0], [1.0, 1.0, 0.0]),
     ],
 )
@@ -424,6 +425,8 @@ def test_a_unit_that_never_fires_is_not_active():
     assert "by weights alone" in repr(active_units(model))
     with pytest.raises(InputError, match="inputs must be arguments of the model"):
         active_units(model, inputs=torch.randn(5, 7))
+    with pytest.raises(InputError, match="inputs must give finite features"):
+        active_units(model, inputs=x * torch.nan)
     assert model.training
 
 

@@ -65,7 +65,7 @@ def record_calls(model: nn.Module, modules: Mapping[str, nn.Module], inputs: Any
 
 
 def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -> None:
-    """Run a model in evaluation mode, then remove the hooks and restore modes and random states.
+    """Run a model in evaluation mode, then remove the hooks and restore modes, buffers and random states.
 
     Args:
         model: the model.
@@ -76,6 +76,12 @@ def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -
         InputError: the model fails on the inputs.
     """
     modes = [(module, module.training) for module in model.modules()]
+    buffers = [
+        (module._buffers, name, one, one.clone())
+        for module in model.modules()
+        for name, one in module._buffers.items()
+        if one is not None
+    ]
     devices = {one.device for one in model.parameters() if one.device.type == "cuda"}
     try:
         model.eval()
@@ -94,6 +100,8 @@ def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -
             hook.remove()
         for module, mode in modes:
             module.training = mode
+        for held, name, one, then in buffers:
+            held[name] = one.copy_(then)
 
 
 def _without_caches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
@@ -176,7 +184,9 @@ class _Recorded(NamedTuple):
         for part in (x, y)[: 2 if of_keys else 1] if moved else ():
             part.view(-1, part.shape[-1])[0] += 1
         given = dict(enumerate(leaves)) | {at: others[name] for name, at in self._places if name in others}
-        given |= dict.fromkeys(same, x) | {k: y for k in of_keys if leaves[k].shape == y.shape}
+        own_x, own_y = x.clone(), y.clone()  # which the module may change in place
+        own_y = own_y if of_keys else own_x
+        given |= dict.fromkeys(same, own_x) | {k: own_y for k in of_keys if leaves[k].shape == y.shape}
         args, kwargs = pytree.tree_unflatten(given.values(), self.form)
         trace = AttentionTrace()
         with quiet(), trace:

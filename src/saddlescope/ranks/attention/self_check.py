@@ -175,7 +175,7 @@ def factors_of_heads(heads: Heads) -> tuple[str, str]:
             found.append(ratio)
         else:
             largest = max(map(abs, found))
-            if min(found) <= TOLERANCE * largest:
+            if min(found) <= _ROUNDING * largest:
                 return f"a head multiplies its {what} by 0 or by a negative number", ""
             if max(found) - min(found) > TOLERANCE * largest:
                 remark = f"heads multiply their {what} by numbers of their own"

@@ -84,6 +84,8 @@ class TruncatedSVD:
         Q, R = torch.linalg.qr(left.double())
         P, S = torch.linalg.qr(right.double().T)
         U, values, Vh = torch.linalg.svd(R @ S.T, full_matrices=False)
+        rounding = len(values) * torch.finfo(values.dtype).eps * R.norm() * S.norm()  # all that terms leave that cancel
+        values = values.where(values > rounding, 0.0)
         return cls(values, float((values**2).sum()), 0.0, Q @ U, Vh @ P.T, None)
 
     def truncate(self, rank: int) -> tuple[Float[Tensor, "m rank"], Float[Tensor, "rank n"]]:

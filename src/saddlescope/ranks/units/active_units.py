@@ -218,5 +218,7 @@ def firing_units(model: nn.Module, groups: Sequence[UnitGroup], inputs: Any) -> 
         if group.out is not None:
             watch(group, group.out)
     run_model(model, inputs, hooks)
+    if broken := next((name for name, one in found.items() if not all_finite(one)), None):
+        raise InputError(f"inputs must give finite features; got NaN or infinity in {broken}. Check the inputs.")
     fires = {name: (one > _FIRES * one.max()).cpu().numpy() for name, one in found.items()}
     return {group.name: fires.get(group.name, np.zeros(group.count, bool)) for group in groups if group.out is not None}

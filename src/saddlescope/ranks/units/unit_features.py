@@ -22,7 +22,7 @@ Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTr
 
 _SIDES = (16, 28, 32, 64, 224, *range(1, 64))  # of images on which a block is called
 _LENGTHS = (*_SIDES, 1024, 16384)  # of sequences
-_FACTOR = 4.0  # a power of 2, exact in any precision
+_FACTORS = (4.0, 1024.0)  # powers of 2, exact in any precision
 _EXACT = 1e-4  # relative difference of features that is rounding
 _INTEGER = 1e-3  # difference of a degree from an integer that is rounding
 
@@ -78,9 +78,10 @@ def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw | None:
     degrees, parities = [], []
     numbers = torch.arange(before.shape[1])
     for layer in range(layers):
-        scaled, negative = call.features(layer, factor=_FACTOR), call.features(layer, factor=-1.0)
-        if scaled is None or negative is None:
+        found = [one for factor in (-1.0, *_FACTORS) if (one := call.features(layer, factor=factor)) is not None]
+        if len(found) <= len(_FACTORS):
             return None
+        negative, *scaled = found
         for bit in range(max(1, (len(numbers) - 1).bit_length())):
             for side in (0, 1):
                 drawn = (numbers >> bit) % 2 == side
@@ -95,12 +96,22 @@ def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw | None:
     return FeatureLaw(tuple(degrees), tuple(parities))
 
 
-def _degree(before: Tensor, after: Tensor, near: float) -> float:
-    """Return log(after / before) to the base of the factor; NaN if they are not in proportion."""
-    ratio = float((after * before).sum() / (before * before).sum())
-    if not ratio > 0 or not float((after - ratio * before).abs().max()) <= near * max(1.0, ratio):
-        return math.nan
-    degree = math.log(ratio, _FACTOR)
+def _degree(before: Tensor, scaled: Sequence[Tensor], near: float) -> float:
+    """Return log(after / before) to the base of each factor; NaN if they are not in proportion, or by another power.
+
+    The large factor shows a bound, as of ReLU6; half precision may overflow there, and then it shows nothing.
+    """
+    degree = math.nan
+    for factor, after in zip(_FACTORS, scaled, strict=True):
+        if factor > _FACTORS[0] and not bool(after.isfinite().all()):
+            continue
+        ratio = float((after * before).sum() / (before * before).sum())
+        if not ratio > 0 or not float((after - ratio * before).abs().max()) <= near * max(1.0, ratio):
+            return math.nan
+        power = math.log(ratio, factor)
+        if abs(power - degree) > _INTEGER:
+            return math.nan
+        degree = power
     return float(round(degree)) if abs(degree - round(degree)) <= _INTEGER else degree
 
 
