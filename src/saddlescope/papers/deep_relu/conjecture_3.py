@@ -89,7 +89,8 @@ claims = Claims(
 
 @claims.reading(
     "rank-one",
-    "Up to the next saddle, layers 3 and deeper stay approximately rank one in networks that learn teachers or digits",
+    "Up to the next saddle, layers 3 and deeper stay approximately rank one in networks of depth 4 that learn "
+    "teachers and of depth 6 that learn digits",
     "Section 5, hypothesis 3; '3 and deeper' is this project's, after Example 1",
     high=1.0,
 )
@@ -100,7 +101,8 @@ def most_learned_values(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "second-layer",
-    "Up to the next saddle, layer 2 stays approximately rank one too in networks that learn teachers or digits",
+    "Up to the next saddle, layer 2 stays approximately rank one too in networks of depth 4 that learn teachers and "
+    "of depth 6 that learn digits",
     "after hypothesis 3, with all layers but the first",
     high=1.0,
 )
