@@ -101,7 +101,7 @@ def test_what_cannot_be_measured_is_reported_and_the_rest_is_done(call):
         ("spectra base.pt step1.pt --heads two", "heads must be a number, or PATTERN=NUMBER; got 'two'"),
         ("spectra base.pt step1.pt --heads 2 --heads a=3", "heads must have a pattern each if there are several"),
         ("spectra base.pt step1.pt --heads a=2 --heads a=3", "heads must have each pattern once; got 'a' twice"),
-        ("spectra base.pt step1.pt --heads vision=2", "Pass --heads"),
+        ("spectra base.pt step1.pt --heads vision=2", "a pattern that matches this name"),
         ("extract-lora base.pt step1.pt --out there --rank 1 --embeddings", "embeddings need a base whose config.json"),
         ("spectra base.pt step1.pt --heads 2 --out base.pt/s.nc", "Cannot write"),
         ("extract-lora base.pt step1.pt", "Missing option '--out'"),

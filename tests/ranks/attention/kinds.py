@@ -462,6 +462,10 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
     "heads in reverse order": (
         llama(lambda m, q, k, v: attend(q, k, v).flip(1)), "refused", "its output is not what the heads have read"
     ),
+    "norm written out": (
+        llama(lambda m, q, k, v: attend(q * torch.rsqrt(q.pow(2).mean(-1, keepdim=True) + 1e-6), k, v)), "refused",
+        "its scores are not those of W_K W_Q^T as read by 3 columns a head: queries or keys have one length",
+    ),
     "rectified queries": (llama(lambda m, q, k, v: attend(q.relu(), k, v)), "refused", "its scores are not those of"),
     "CaiT, class attention": (
         llama(lambda m, q, k, v: attend(q[:, :, :1], k, v)), "unchecked",

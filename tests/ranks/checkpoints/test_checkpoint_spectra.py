@@ -159,11 +159,15 @@ def test_a_layer_that_cannot_be_used_is_reported_and_all_others_are_done(tmp_pat
     def integers(tensors):
         return tensors | {"layers.1.o_proj.weight": torch.ones(D, HEADS * 5, dtype=torch.int8)}
 
+    def imaginary(tensors):
+        return tensors | {"layers.1.o_proj.weight": tensors["layers.1.o_proj.weight"] * 1j}
+
     reported = {
         holds_nan: "must hold finite weights; got NaN or infinity in layers.1.o_proj.weight",
         other_shape: f"must have the shapes of {tmp_path}/other_shape/base; got layers.1.o_proj.weight ({D}, 20)",
         absent: "got none of layers.1.o_proj.weight",
         integers: "got int8 in layers.1.o_proj.weight. Dequantize",
+        imaginary: "got complex64 in layers.1.o_proj.weight. Store real numbers",
     }
     for change, words in reported.items():
         base, tuned = pair(tmp_path / change.__name__, change=change)

@@ -149,6 +149,7 @@ def test_scales_in_headers_and_settings(tmp_path):
         ({"alpha_pattern": {"(": 2}}, "must have regular expressions"),
         ({"alpha_pattern": [1]}, "from names to numbers"),
         ({"lora_alpha": float("nan")}, "must have|must be JSON"),
+        ({"lora_alpha": 1e308}, "must have a finite number of float32 as lora_alpha"),
         ({"lora_alpha": True}, "must have a finite number"),
         ({"r": True}, "got rank True"),
         ({"init_lora_weights": "lora_ga"}, "which changes the base"),

@@ -77,6 +77,9 @@ def test_a_sum_has_no_cross_terms_and_keeps_every_scale(tmp_path):
     loaded(base, made.adapter)
     with pytest.raises(InputError, match="got updates of 0"):
         merge_lora([tmp_path / "a", tmp_path / "a"], tmp_path / "d", weights=[1.0, -1.0])
+    trained(base, tmp_path / "e", r=20)  # factors that are larger than their product
+    with pytest.raises(InputError, match="e must change weights by factors; got updates of 0"):
+        merge_lora([tmp_path / "e"] * 3, tmp_path / "d", weights=[0.1, 0.2, -0.3])
 
 
 def test_a_resized_adapter_is_the_best_of_its_rank(tmp_path):
@@ -189,6 +192,7 @@ def test_what_rounding_takes_of_an_update_is_stated(tmp_path):
     [
         ({"weights": [1.0, 2.0]}, "weights must be 1 finite numbers"),
         ({"weights": [float("nan")]}, "weights must be 1 finite numbers"),
+        ({"weights": [0.0]}, "one per adapter, not all 0"),
         ({"rank": 0}, "rank must be at least 1; got 0"),
         ({"rank": 2, "energy": 0.5}, "energy or rank must be given, and only one"),
         ({"dtype": "int8"}, "dtype must be float32, float16, bfloat16; got 'int8'"),

@@ -87,6 +87,11 @@ def images():
     )
 
 
+def old_weight_norm(layer):
+    with pytest.warns(FutureWarning):
+        return torch.nn.utils.weight_norm(layer)
+
+
 FOUND = [  # model, and name, kind, number and parity of its units
     (perceptron(), [("0 -> 2", "neurons", 6, 0)]),
     (perceptron(activation=nn.Tanh), [("0 -> 2", "neurons", 6, -1)]),
@@ -103,6 +108,7 @@ FOUND = [  # model, and name, kind, number and parity of its units
     (nn.Sequential(nn.Linear(3, 1), nn.ReLU(), nn.Linear(1, 1)), [("0 -> 2", "neurons", 1, 0)]),
     (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 5)), nn.ReLU(), nn.Linear(5, 1)),
      [("0 -> 2", "neurons", 5, 0)]),
+    (nn.Sequential(old_weight_norm(nn.Linear(3, 5)), nn.ReLU(), nn.Linear(5, 1)), [("0 -> 2", "neurons", 5, 0)]),
     (nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
      [("linear1 -> linear2", "neurons", 16, 0), ("self_attn", "heads", 2, 0), ("multihead_attn", "heads", 2, 0)]),
     (nn.ModuleDict({"layer": Bert()}), [("layer.intermediate.dense -> layer.output.dense", "neurons", 6, 0)]),
@@ -241,6 +247,11 @@ def test_callbacks_take_it():
         (lambda: active_units(perceptron(), tolerance=2.0), "tolerance must be between"),
         (lambda: UnitTracker(perceptron(), **wrong), "schedule must be a function"),
         (lambda: UnitTracker(perceptron()).staircase([1.0, 2.0]), "losses must be 1 numbers"),
+        (lambda: UnitTracker(perceptron()).load_state_dict({}), "state must be that of UnitTracker"),
+        (lambda: UnitTracker(perceptron()).load_state_dict(cast("Any", None)), "state must be that of UnitTracker"),
+        (lambda: units_of(perceptron(), pairs=cast("Any", {1: 2})), "pairs must map names of layers to names"),
+        (lambda: active_units(perceptron(), inputs=torch.randn(0, 3)), "inputs must hold one sample or more"),
+        (lambda: units_of(nn.Sequential(*[nn.Linear(2, 2, dtype=torch.complex64)] * 2)), "got a complex"),
     ],
 )
 def test_bad_input_is_one_sentence(call, sentence, types_unchecked):
@@ -250,11 +261,11 @@ def test_bad_input_is_one_sentence(call, sentence, types_unchecked):
 
 def neurons(activation, into, out):
     """Return a network with one output of neurons with these weights."""
-    weights, width = torch.tensor(into).double(), len(into)
+    weights, width = torch.tensor(into, dtype=torch.float64), len(into)
     model = nn.Sequential(nn.Linear(weights.shape[1], width, bias=False), activation, nn.Linear(width, 1)).double()
     with torch.no_grad():
         weight(model, 0).copy_(weights)
-        weight(model, 2).copy_(torch.tensor([out]).double())
+        weight(model, 2).copy_(torch.tensor([out], dtype=torch.float64))
     return model
 
 
@@ -292,6 +303,12 @@ def test_sizes_grow_with_the_square_of_all_weights(activation):
 def test_many_small_copies_are_one_large_unit():
     model = neurons(nn.ReLU(), [[1.0, 0.0], *[[0.0, 1.0]] * 2000], [1.0, *[9e-4] * 2000])
     np.testing.assert_allclose(active_units(model).sizes[0][:3], [1.8, 1.0, 0.0], atol=1e-3)
+
+
+def test_factors_of_single_units_may_be_of_any_size():
+    model = neurons(nn.ReLU(), [[1e100, 0.0], [0.0, 1e-100], [1.0, 1.0]], [1e-100, 1e100, 1.0])
+    np.testing.assert_allclose(active_units(model).sizes[0], [2**0.5, 1.0, 1.0])
+    np.testing.assert_allclose(active_units(neurons(nn.ReLU(), [[1.0]], [5e-324])).log_sizes[0], np.log(5e-324))
 
 
 @pytest.mark.parametrize("gate", [nn.functional.silu, nn.functional.relu])

@@ -196,7 +196,8 @@ def _dequantized(layer: Any) -> Tensor:
                 return weight.detach()
         elif callable(getattr(weight, "dequantize", None)) and library == "torchao":
             return weight.dequantize().detach()
+    kind = "complex" if weight.is_complex() else "quantized"
     raise InputError(
-        f"weights must be floating-point numbers; got a quantized {tuple(weight.shape)} weight ({library}) in "
-        f"{type(layer).__name__}. Load the model without quantization to measure it."
+        f"weights must be real floating-point numbers; got a {kind} {tuple(weight.shape)} weight ({library}) in "
+        f"{type(layer).__name__}. Load the model in floating point to measure it."
     )

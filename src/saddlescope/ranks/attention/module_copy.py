@@ -36,7 +36,7 @@ def random_copy(module: nn.Module) -> nn.Module:
     twin = _copied(module, memo)
     for part in list(twin.modules()):
         for name, child in list(part.named_children()):
-            if _is_norm(child):
+            if _is_norm(name, child):
                 setattr(part, name, _Same().eval())
     return twin
 
@@ -89,8 +89,12 @@ def changed_from_outside(module: nn.Module) -> str:
 
 
 def _copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
-    """Copy without hooks, but those that compute weights, and without forward passes that wrap the class's own."""
-    twin = copy.deepcopy(module, memo)
+    """Copy without hooks, but those that compute weights, and without forward passes that wrap the class's own.
+
+    Tensors that such hooks have computed, which cannot be copied, are those of the module.
+    """
+    held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
+    twin = copy.deepcopy(module, {id(one): one.detach() for one in held if not one.is_leaf} | memo)
     for part in twin.modules():
         if "forward" in vars(part):  # wrapped by Accelerate and others
             del part.forward
@@ -103,11 +107,11 @@ def _copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
     return twin
 
 
-def _is_norm(module: nn.Module) -> bool:
-    """Return True for a norm, with scales of its channels or, with an axis of length 1, of those of each head."""
+def _is_norm(name: str, module: nn.Module) -> bool:
+    """Return True for what is called a norm, with scales of its channels; with an axis of length 1, of each head."""
     linear = any(isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) for part in module.modules())
     scales = all(one.ndim < 2 or (one.ndim > 2 and 1 in one.shape and one.shape[-1] > 1) for one in module.parameters())
-    return "norm" in type(module).__name__.lower() and scales and not linear
+    return "norm" in f"{name} {type(module).__name__}".lower() and scales and not linear
 
 
 class _Same(nn.Module):

@@ -73,7 +73,7 @@ def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -
         hooks: hooks of this run.
 
     Raises:
-        InputError: the model fails on the inputs.
+        InputError: the model fails on the inputs, or they are empty.
     """
     modes = [(module, module.training) for module in model.modules()]
     buffers = [
@@ -84,12 +84,16 @@ def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -
     ]
     devices = {one.device for one in model.parameters() if one.device.type == "cuda"}
     try:
+        if any(isinstance(leaf, Tensor) and not leaf.numel() for leaf in pytree.tree_leaves(inputs)):
+            raise InputError("inputs must hold one sample or more; got an empty tensor.")
         model.eval()
         with torch.random.fork_rng(devices=sorted(device.index or 0 for device in devices)):
             if isinstance(inputs, Mapping):
                 model(**inputs)
             else:
                 model(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(
             f"inputs must be arguments of the model: a tensor, a tuple, or a dict of keyword arguments; got "

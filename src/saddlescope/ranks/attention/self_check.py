@@ -283,7 +283,11 @@ def compare(
     seen = torch.einsum("ahtw,bhtw->htab", query, _each(key, count))
     scale = float((seen * expected).sum() / (expected * expected).sum().clamp_min(1e-300))
     if not _close(seen, scale * expected) or not scale > 0:
-        return Comparison(f"its scores are not those of W_K W_Q^T as read by {width} columns a head")
+        lengths = [part.norm(dim=-1) for part in heads[:2]]
+        normed = any(bool(one.aminmax().min > (1 - TOLERANCE) * one.max()) for one in lengths)
+        norm = ": queries or keys have one length, as by a norm. Pass them to torch.nn.functional.rms_norm"
+        read = f"its scores are not those of W_K W_Q^T as read by {width} columns a head"
+        return Comparison(f"{read}{norm if normed else ''}")
     refusal, remark = factors_of_heads(heads)
     if refusal:
         return Comparison(refusal)

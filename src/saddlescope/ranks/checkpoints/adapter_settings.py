@@ -21,6 +21,7 @@ from saddlescope._shared.json_text import parse_json
 
 _LONGEST = 512  # characters of a pattern, and of a name that it is matched with
 _MOST = 10**7  # steps that matching one pattern may take
+_LARGEST = 3.4e38  # number of float32
 _KEEPS_BASE = ("gaussian", "eva", "orthogonal", "mica", "true", "false")  # starts that leave the base as stored
 
 
@@ -107,8 +108,8 @@ class AdapterSettings:
             )
 
     def _number(self, value: object, name: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise InputError(f"{self.path} must have a finite number as {name}; got {value!r:.80}.")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+            raise InputError(f"{self.path} must have a finite number of float32 as {name}; got {value!r:.80}.")
         return float(value)
 
     def _of_module(self, patterns: str, module: str, default: object) -> object:

@@ -20,6 +20,7 @@ from saddlescope.ranks.checkpoints.head_counts import HeadCounts
 
 _DEEPEST = 64  # parts of a name: no model has as many, and a malicious file could exceed Python's stack
 _OF_WEIGHTS = re.compile(r".*(scales?|scale_inv|zeros|absmax|quant_map)")  # what quantised weights need
+_CURE = "Pass --heads, or heads=: a number, or a pattern that matches this name."
 _TRANSPOSED = ("c_attn", "c_proj", "c_fc", "q_attn")  # the layers of GPT-2 that are Conv1D
 
 
@@ -113,7 +114,7 @@ def refusal(row: CoverageRow, source: str) -> str:
     """Return the sentence on attention that cannot be read in a checkpoint."""
     if "number of heads" in row.reason:
         name = row.name or row.kind
-        return f"{name} of {source} must have its number of heads in config.json; got none. Pass --heads, or heads=."
+        return f"{name} of {source} must have its number of heads in config.json; got none. {_CURE}"
     return f"{source}: {row.name or row.kind} cannot be measured: {row.reason}"
 
 
@@ -140,7 +141,7 @@ def _multihead(name: str, shapes: Mapping[str, tuple[int, ...]], counts: HeadCou
     heads = getattr(counts.settings(name), "num_attention_heads", None)
     width = shapes[f"{name}.out_proj.weight"][-1]
     if not isinstance(heads, int) or heads < 1:
-        raise InputError(f"{name} must have its number of heads in config.json; got none. Pass --heads, or heads=.")
+        raise InputError(f"{name} must have its number of heads in config.json; got none. {_CURE}")
     if width % heads:
         raise InputError(f"{name} must split into {heads} heads; got width {width}.")
     module = nn.MultiheadAttention(width, heads, bias=False, device="meta")

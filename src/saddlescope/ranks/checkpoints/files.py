@@ -430,8 +430,8 @@ def require_finite(path: Path, name: str, tensor: Tensor) -> None:
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in UNIT_ROUNDOFF:
         raise InputError(
-            f"{path} must hold weights of type {', '.join(UNIT_ROUNDOFF)}; got {kind} in {name}. Dequantize the model "
-            "first."
+            f"{path} must hold weights of type {', '.join(UNIT_ROUNDOFF)}; got {kind} in {name}. "
+            f"{'Store real numbers' if tensor.is_complex() else 'Dequantize the model first'}."
         )
     if not all_finite(tensor):
         raise InputError(f"{path} must hold finite weights; got NaN or infinity in {name}. Use an earlier checkpoint.")

@@ -112,7 +112,8 @@ def merge_lora(
             require_held(opened[0].path, name, [own], stored_type or torch.float32)
             factors[_renamed(name, opened[0], formats[0], form)] = own
     if not factors:
-        raise InputError(f"{opened[0].path} must change weights by factors; got updates of 0. Leave it out.")
+        paths = " and ".join(dict.fromkeys(str(one.path) for one in opened))
+        raise InputError(f"{paths} must change weights by factors; got updates of 0. Leave out what changes nothing.")
     config = opened[0].config
     kept_whole = {name: opened[0].stored.read([stored])[stored] for name, stored in whole.items()}
     base, transposed = config.get("base_model_name_or_path"), bool(config.get("fan_in_fan_out"))
@@ -145,10 +146,10 @@ def open_adapters(paths: Sequence[str | Path]) -> list[AdapterFile]:
 
 
 def require_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return the weights of adapters; raise InputError for others than finite numbers."""
+    """Return the weights of adapters; raise InputError for others than finite numbers, or zeros alone."""
     found = [1.0] * count if weights is None else [float(one) for one in weights]
-    if len(found) != count or not all(torch.tensor(found).isfinite()):
-        raise InputError(f"weights must be {count} finite numbers, one per adapter; got {weights!r:.80}.")
+    if len(found) != count or not all(torch.tensor(found).isfinite()) or not any(found):
+        raise InputError(f"weights must be {count} finite numbers, one per adapter, not all 0; got {weights!r:.80}.")
     return found
 
 

@@ -73,18 +73,20 @@ class TruncatedSVD:
 
     @classmethod
     def of_product(cls, left: Float[Tensor, "m k"], right: Float[Tensor, "k n"]) -> "TruncatedSVD":
-        """Decompose L R, which is not formed if it is larger than its factors.
+        """Decompose L R, which is not formed if it is larger than its factors; all that is rounding of its terms is 0.
 
         Args:
             left: L, finite; converted to float64.
             right: R, finite; converted to float64.
         """
+        left, right = left.double(), right.double()
+        rounding = left.shape[1] * torch.finfo(left.dtype).eps * left.norm() * right.norm()
         if left.shape[1] >= min(left.shape[0], right.shape[1]):
-            return cls.exactly(left.double() @ right.double())
-        Q, R = torch.linalg.qr(left.double())
-        P, S = torch.linalg.qr(right.double().T)
+            product = left @ right
+            return cls.exactly(product * (product.norm() > rounding))
+        Q, R = torch.linalg.qr(left)
+        P, S = torch.linalg.qr(right.T)
         U, values, Vh = torch.linalg.svd(R @ S.T, full_matrices=False)
-        rounding = len(values) * torch.finfo(values.dtype).eps * R.norm() * S.norm()  # all that terms leave that cancel
         values = values.where(values > rounding, 0.0)
         return cls(values, float((values**2).sum()), 0.0, Q @ U, Vh @ P.T, None)
 

@@ -162,19 +162,22 @@ def log_sizes(
     into, out = group.weights_by_layer()
     if not all(all_finite(each) for each in (*into, out)):
         raise WeightsNotFiniteError(f"weights must be finite; got NaN or infinity in {group.name}.")
-    scaled, unit, powers = _to_one(out.cpu().numpy()), _log_largest(out), 1.0
-    scaled = scaled if firing is None else scaled * firing[:, None]
+    scaled, exponents = _rows_to_one(out.cpu().numpy())
+    scaled, powers = scaled if firing is None else scaled * firing[:, None], 1.0
     keys = []
     for layer, weights in enumerate(into):
         key = _to_one(weights.cpu().numpy())
         if group.kind != "heads":
-            norms, degree = np.linalg.norm(key, axis=1), group.degrees[layer]
+            rows, own = _rows_to_one(weights.cpu().numpy())
+            norms, degree = np.linalg.norm(rows, axis=1), group.degrees[layer]
             power = 1.0 if np.isnan(degree) else degree
             scaled, powers = scaled * np.power(norms, power)[:, None], powers + power
-            unit += power * _log_largest(weights)
+            exponents += power * own
             if not np.isnan(degree):
-                key = key / np.maximum(norms, np.finfo(float).tiny)[:, None]
+                key = rows / np.maximum(norms, np.finfo(float).tiny)[:, None]
         keys.append(key)
+    unit = exponents.max(initial=-np.inf, where=scaled.any(axis=1))
+    scaled = scaled * np.exp2(np.minimum(exponents - unit, 0.0))[:, None]
     sizes = np.linalg.norm(scaled, axis=1)
     order = np.argsort(-sizes, kind="stable")
     order = order[np.cumsum(sizes[order][::-1])[::-1] > _FLOOR * sizes[order[0]]]
@@ -184,12 +187,13 @@ def log_sizes(
     found = np.zeros(group.count)
     found[: len(merged)] = np.linalg.norm(merged, axis=1)
     with np.errstate(divide="ignore"):
-        return (np.log(np.sort(found)[::-1]) + unit) * (1.0 if group.kind == "heads" else 2 / powers)
+        return (np.log(np.sort(found)[::-1]) + unit * np.log(2)) * (1.0 if group.kind == "heads" else 2 / powers)
 
 
-def _log_largest(weights: Tensor) -> float:
-    """Return the logarithm of the largest entry; 0 if all are 0."""
-    return float(np.log(float(weights.abs().max()) or 1.0)) if weights.numel() else 0.0
+def _rows_to_one(weights: Float[np.ndarray, "m _"]) -> tuple[Float[np.ndarray, "m _"], Float[np.ndarray, "m"]]:
+    """Return rows over powers of 2, with largest entries between 1/2 and 1, and the exponents; this is exact."""
+    exponents = np.frexp(np.abs(weights).max(axis=1, initial=0.0))[1]
+    return np.ldexp(weights, -exponents[:, None]), exponents.astype(float)
 
 
 def _to_one(weights: Float[np.ndarray, "m _"]) -> Float[np.ndarray, "m _"]:

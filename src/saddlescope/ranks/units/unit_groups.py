@@ -204,6 +204,8 @@ def _given(model: nn.Module, pairs: Mapping[str, str]) -> Iterator[UnitGroup]:
     modules = {canonical_name(name): module for name, module in model.named_modules() if name}
     for first, second in pairs.items():
         for name in (first, second):
+            if not isinstance(name, str):
+                raise InputError(f"pairs must map names of layers to names, as texts; got {name!r}.")
             if name not in modules:
                 raise unknown("layer of pairs", name, modules)
         into, out = modules[first], modules[second]

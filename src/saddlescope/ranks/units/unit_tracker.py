@@ -15,6 +15,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Staircase, find_stages
@@ -138,8 +139,10 @@ class UnitTracker(ScheduledTracker):
         """Restore `state_dict`.
 
         Raises:
-            InputError: the state is of a model with other units.
+            InputError: the state is of a model with other units, or of no `UnitTracker`.
         """
+        if not isinstance(state, Mapping) or not {"names", "made", "steps", "sizes"} <= state.keys():
+            raise InputError(f"state must be that of UnitTracker.state_dict(); got {shown(state)}.")
         sizes = state["sizes"].numpy()
         if state["names"] != list(self.names) or sizes.shape[1] != len(self._sizes[0]):
             raise InputError(f"state must be of the units {', '.join(self.names)}; got {', '.join(state['names'])}.")
