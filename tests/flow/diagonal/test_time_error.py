@@ -60,7 +60,7 @@ def test_errors_on_a_saturated_tanh_are_reported_and_brought_down_by_further_run
         assert flow.time_error > error / 2
         assert ("relative errors of about" in repr(flow)) == (flow.accuracy is not None)
         more += flow.accuracy is not None
-    assert np.max(errors) > 5e-4  # the tolerance was missed
+    assert np.sum(errors > 5e-4) >= 2  # the tolerance was missed, once by a factor of 77
     assert np.all(reported > errors / 2)
     assert np.any(reported < 3e-4)  # no alarm for all
     assert more > 0
