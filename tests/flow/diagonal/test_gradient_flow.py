@@ -338,6 +338,27 @@ def test_only_parameters_that_grow_are_said_to_grow_beyond_all_bounds():
     )
     assert (pole.status.code, growing.status.code) == ("stuck", "diverged")
     assert "ever faster" in pole.status.sentence
+    assert pole.losses[-1] == pole.losses.min()
+
+
+@pytest.mark.parametrize("w", [1e-6, 1e-9])
+def test_a_loss_that_rises_by_errors_alone_ends_no_flow(w):
+    """Beside a large parameter that rests, errors of the tolerance exceed all that a small one moves."""
+    start = ParameterInit(np.array([1.0, w]))
+    run = gradient_flow(lambda x: jnp.sum((x - jnp.array([1.0, 0.0])) ** 2 * 1e3), start, until=5.0, tolerance=1e-4)
+    assert run.losses[-1] < 1e-6
+
+
+@pytest.mark.parametrize("start", [1.0, 0.7, 3.0])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-4, 1e-6])
+def test_no_step_leads_past_a_pole(start, tolerance):
+    """Where a step is made is decided by rounding: some settings would pass it at some of these."""
+    run = gradient_flow(
+        lambda w: -1 / w[0], ParameterInit(np.array([start])), until=start**3, tolerance=tolerance, throw=False
+    )
+    assert run.status.code == "stuck"
+    assert run.values.min() > 0
+    np.testing.assert_allclose(run.times[-1], start**3 / 3, rtol=10 * tolerance)
 
 
 def test_a_rise_that_is_shorter_than_the_rounding_of_time_is_no_divergence():

@@ -43,7 +43,7 @@ def _true_error(flow: Trajectory, tight: Trajectory) -> float:
 
 
 @pytest.mark.parametrize(
-    "seeds", [(38, 40, 41), pytest.param((*range(37, 47), *range(300, 312)), marks=pytest.mark.slow)]
+    "seeds", [(40, 41, 95), pytest.param((*range(37, 47), 88, 95, *range(300, 312)), marks=pytest.mark.slow)]
 )
 def test_errors_on_a_saturated_tanh_are_reported_and_brought_down_by_further_runs(seeds):
     """Seeds that calibrated nothing: no error is more than twice the estimate, and large ones are found."""
@@ -60,7 +60,7 @@ def test_errors_on_a_saturated_tanh_are_reported_and_brought_down_by_further_run
         assert flow.time_error > error / 2
         assert ("relative errors of about" in repr(flow)) == (flow.accuracy is not None)
         more += flow.accuracy is not None
-    assert np.sum(errors > 5e-4) >= 2  # the tolerance was missed, once by a factor of 77
+    assert np.sum(errors > 5e-4) >= 2  # the tolerance was missed, by a factor of ten
     assert np.all(reported > errors / 2)
     assert np.any(reported < 3e-4)  # no alarm for all
     assert more > 0

@@ -230,6 +230,7 @@ class _Run:
         return np.unique(np.concatenate([[0.0], given, [c.time for c in self.crossings], [self.last]]))
 
 
+_RISE = 10.0  # times the error of the state, for a rise of the loss that it does not explain
 _RECORDS = 500  # at least so many steps are recorded where there are more; each costs a loss
 
 
@@ -297,8 +298,28 @@ def _integrate(
             break
         if len(run.interpolants) // 16 > (len(run.interpolants) - len(steps)) // 16:
             report(stepper.t / until, f"{coordinates.time_unit} = {stepper.t:.4g} of {until:.4g}")
-    run.crossings = tuple(sorted(crossings))
+    if run.status.ok and isinstance(coordinates, ParameterCoordinates):
+        _end_before_a_rise(run, loss, coordinates, tolerance)
+    run.crossings = tuple(sorted(one for one in crossings if one.time <= run.last))
     return run
+
+
+def _end_before_a_rise(run: _Run, loss: CompiledLoss, coordinates: ParameterCoordinates, tolerance: float) -> None:
+    """End a run before a step past a pole, known by a loss that rises by more than errors of the state explain.
+
+    No loss rises along its gradient flow. An error e of the state is one of about |gradient| e of the loss.
+    """
+    states = np.array([run.origin, *(step.differences[0] for step in run.interpolants)])
+    losses = loss.at(states)
+    if not np.any(losses - np.minimum.accumulate(losses) > tolerance * np.ptp(losses)):
+        return
+    error = _RISE * max(tolerance, run.error) * run.largest
+    gradients = np.array([loss.value_and_gradient(state)[1] for state in states])
+    slack = error * np.sum(np.abs(np.ldexp(gradients, loss.exponent)), axis=1)
+    bound = np.minimum.accumulate(losses + slack)
+    if (risen := np.flatnonzero(losses[1:] - slack[1:] > bound[:-1])).size:
+        run.interpolants = run.interpolants[: int(np.argmax(np.diff(losses[: risen[0] + 2])))]
+        run.status = stuck(run.last, coordinates.time_unit, finite=True, growth=np.inf)
 
 
 def _blows_up(stepper: SurrogateStepper, coordinates: AbstractFlowCoordinates) -> bool:

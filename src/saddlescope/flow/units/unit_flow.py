@@ -205,7 +205,7 @@ def unit_flow(
                 rounded(start, -1), tolerance=tolerance / 2,
                 report=lambda part, note: report((1 + part) / 2, f"{note}, with other errors"),
             )  # fmt: skip
-            result = _until_apart(result, twin, tolerance)
+            result = _until_apart(result, twin, tolerance) if twin.status.ok else twin
     if throw and not result.status.ok:
         raise FlowError(result)
     return result
