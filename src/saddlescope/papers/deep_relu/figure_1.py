@@ -114,10 +114,10 @@ def mean_ratio_of_deeper_layers(run: xr.Dataset) -> Estimate:
     return Estimate.mean(np.log2(ratios), f"ratios {min(ratios):.2f} to {max(ratios):.2f}", over="seeds")
 
 
-@claims.stand_in(
+@claims.extension(
     "second",
     "At the end of training a second singular value dominates: s₃/s₂ is at most half of s₂/s₁ in layers 3 to 5",
-    "Section 3.3 and Figure 1: 'a second dominant singular value'; the measure and the layers are this project's",
+    "after Section 3.3 and Figure 1, 'a second dominant singular value'; comparison with s₂/s₁, layers: this project",
     high=-1.0,
     requires=[learned],
 )
