@@ -147,9 +147,17 @@ def test_a_check_leaves_nothing(require, tmp_path):
 
 def test_a_dangling_link_leads_to_a_new_folder(tmp_path):
     (tmp_path / "out").symlink_to("new")
-    store.write_bytes(b"content", tmp_path / "out" / "deep" / "file")
-    assert (tmp_path / "new" / "deep" / "file").read_bytes() == b"content"
+    (tmp_path / "link").symlink_to("new/deep/file")
+    for path in (tmp_path / "link", tmp_path / "out" / "deep" / "file"):
+        store.write_bytes(bytes(path), path)
+        assert (tmp_path / "new" / "deep" / "file").read_bytes() == bytes(path)
     assert output_file(tmp_path / "out" / "file") == tmp_path / "new" / "file"
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_a_folder_without_new_files_is_an_error_at_once(write):
+    with pytest.raises((InputError, FileNotFoundError), match="No such file"):
+        write(Path("/proc/out"))
 
 
 @pytest.fixture(scope="module")

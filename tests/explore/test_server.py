@@ -186,10 +186,11 @@ def test_a_redirect_keeps_the_token(server):
 def test_connections_without_a_request_cannot_stop_it_and_are_closed(server):
     host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
     begun = b"GET /x HTTP/1.1\r\n" + host
-    refused = b"POST /x/run HTTP/1.1\r\n" + host + b"Content-Length: 1000\r\n\r\n"
+    refused = b"POST /x/run HTTP/1.1\r\n" + host + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    admitted = refused.replace(b"/x/", f"/{server.token}/".encode())  # their bodies never end
     answered = f"GET /{server.token}/alive HTTP/1.1\r\n".encode() + host + b"\r\n"
     streams = []
-    for sent in [begun] * 300 + [refused, answered, b""] * 20:
+    for sent in [begun] * 300 + [refused, admitted, answered, b""] * 20:
         streams.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
         streams[-1].sendall(sent)
     assert server.ask("alive")[0] == 200

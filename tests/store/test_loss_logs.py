@@ -40,6 +40,26 @@ FORMATS = {
     "columns of numbers": "\n".join(f"{x}" for x in LOSSES),
     "DeepXDE": "# step, loss_train, loss_test, metrics_test\n"
     + "".join(f"{k} {x / 2} {x / 2} 1 1\n" for k, x in enumerate(LOSSES)),
+    "Lightning, steps and epochs": "epoch,step,train_loss_epoch,train_loss_step,val_loss\n" + "".join(
+        f"0,{k},,{x},\n" for k, x in enumerate(LOSSES)) + "0,5,2.0,,\n0,5,,,9\n",
+}  # fmt: skip
+PRINTED = {  # 2 epochs of 3: epoch e, iteration i in it, iteration k, loss x, time t; a line of held-out losses
+    "torchtitan": ("[titan] - INFO - \x1b[31mstep: {k:2}  \x1b[32mloss: {x:8.4f}  \x1b[34mtps: 7,{k}23\x1b[39m",
+                   "[titan] - INFO - \x1b[33mvalidate step: {k:2}  \x1b[32mloss:  9.0"),
+    "timm": ("Train: {e} [{i:>4d}/3 ({i:>3}%)]  Loss: {x:#.3g} (1.0)  LR: 1e-3", "Test: [   0/78]  Loss:  9.0 (9.0)"),
+    "Swin": ("Train: [{e}/300][{i}/3]\teta 0:10:00 lr 1e-3\tloss {x:.4f} (1.0)", "Test: [0/98]\tLoss 9.0 (9.0)"),
+    "ImageNet": ("Epoch: [{e}][ {i}/3]\tTime  0.{t}1 ( 0.1)\tLoss {x:.4e} (1.0)", "Test: [ 0/9]\tLoss 9.0e+00 (9.0)"),
+    "mmengine": ("2024/10/01 10:00:00 - INFO - Epoch(train)  [{e}][   {i}/3]  lr: 1e-2  loss: {x:.4f}",
+                 "10/01 10:00:00 - INFO - Epoch(val) [{e}][10/30]  loss: 9.0"),
+    "mmengine, iterations": ("10/01 10:00:00 - INFO - Iter(train) [   {k}/6]  lr: 1e-2  loss: {x:.4f}", ""),
+    "Megatron": (" iteration {k:8d}/     600 | time per iteration (ms): 81{t}.3 | lm loss: {x:.6E} | loss scale: 1.0 |",
+                 " validation loss at iteration 2 | lm loss value: 9.0E+00 | lm loss PPL: 9.0E+01 |"),
+    "word language model": ("| epoch {e:3d} | {i:5d}/    3 batches | ms/batch 1{t}.15 | loss {x:5.2f} | ppl 9.0", ""),
+    "Ignite": ("Epoch[{e}] Iteration[{i}/3] Loss: {x:.2f}", ""),
+    "fairseq": ("| INFO | train_inner | epoch 00{e}:      {i} / 3 loss={x}, num_updates={k}, lr=0.1",
+                "| INFO | valid | epoch 00{e} | valid on 'valid' subset | loss 9.0 | num_updates {k}"),
+    "Keras": ("Epoch {k}/6\n\x1b[1m9/9\x1b[0m \x1b[32m━━━\x1b[0m 5ms/step - loss: {x} - val_loss: 9.0", ""),
+    "rich": ("\x1b[2K\x1b[1AEpoch {e}/1 ━━━ {i}/3 0:00:01 • 0:00:06 train_loss_step: {x} train_loss_epoch: 9.0", ""),
 }  # fmt: skip
 
 
@@ -55,6 +75,19 @@ def test_formats(tmp_path, name):
     assert log.losses.tolist() == LOSSES
     assert np.all(np.diff(log.steps) > 0)
     assert len(log.steps) == len(LOSSES)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_lines_as_programs_print_them(tmp_path, name):
+    line, held_out = PRINTED[name]
+    lines = [
+        part.format(e=k // 3, i=k % 3, k=k, x=x, t=3 * k % 7)
+        for k, x in enumerate(LOSSES)
+        for part in (line, held_out if k % 3 == 2 else "")
+    ]
+    log = read_loss(written(tmp_path, ("" if name == "rich" else "\n").join(lines)))
+    assert (log.losses.tolist(), log.steps.tolist()) == (LOSSES, [0, 1, 2, 3, 4, 5]), log
+    assert log.step_column != "record"
 
 
 @pytest.mark.parametrize(
@@ -181,6 +214,10 @@ def test_the_command_prints_and_draws(tmp_path, capsys, monkeypatch):
     assert "loss by step, 400 records" in shown
     assert "at a change of the learning rate, at step 195" in shown
     assert (tmp_path / "stages.png").read_bytes()[:4] == b"\x89PNG"
+    for content in ("mine", (tmp_path / "stages.png").read_bytes()):  # only a picture is replaced
+        written(tmp_path, content, "stages.png")
+        assert main(["stages", str(file)]) == 2 * (content == "mine")
+    assert "stages.png has content of another kind" in capsys.readouterr().err
     (tmp_path / "stages.png").unlink()
     assert main(["stages", str(file), "--out", "new/stages.svg"]) == 0
     assert (tmp_path / "new" / "stages.svg").read_text()[:5] == "<?xml"

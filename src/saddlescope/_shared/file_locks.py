@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from filelock import FileLock, Timeout
 
@@ -24,7 +25,8 @@ def file_lock(path: Path, busy: str, patience: float = 0.2) -> Iterator[None]:
         BusyError: another process holds it.
         OSError: the file cannot be created, or the file system has no locks.
     """
-    path.parent.stat()  # raises if the folder is absent, which FileLock would create
+    with TemporaryFile(dir=path.parent):  # raises if the folder is absent, which FileLock would create, or holds no
+        pass  # new files, such as /proc: FileLock would wait for ever
     lock = FileLock(path, timeout=patience, poll_interval=0.01)
     try:
         lock.acquire()

@@ -37,7 +37,7 @@ def resize(
     """Write an adapter with lower ranks, the best one of these ranks by singular value decomposition.
 
     Without --energy and --rank, ranks are reduced only where nothing is lost. Exit status 2: some tensors could not be
-    used; the adapter of all others is written.
+    used; the adapter of all others is written, but none if a factor lacks its partner.
     """
     from saddlescope.ranks.lora import merge_lora
 
@@ -67,7 +67,8 @@ def merge(
 ) -> int:
     """Write the weighted sum of adapters as one adapter, or with --base merged into their base.
 
-    Exit status 2: some tensors could not be used; the result with all others is written.
+    Exit status 2: some tensors could not be used; the result with all others is written, but none if a factor lacks its
+    partner.
     """
     from saddlescope.ranks.lora import merge_into_base, merge_lora
     from saddlescope.reproduction.formatting import number as rounded

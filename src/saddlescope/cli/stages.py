@@ -11,7 +11,7 @@ from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import print_json, print_text, say
 
 _LISTED = 8  # other columns
-_PICTURES = (".png", ".svg", ".pdf")
+_PICTURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}  # first bytes by suffix
 
 
 def stages(
@@ -31,9 +31,9 @@ def stages(
     """Find the plateaus and drops of a loss curve in a training log, and draw them."""
     picture = out if out is not None or as_json else Path("stages.png")
     if picture is not None:
-        if picture.suffix.lower() not in _PICTURES:
+        if (suffix := picture.suffix.lower()) not in _PICTURES:
             raise InputError(f"--out must be a picture, {', '.join(_PICTURES)}; got {str(picture)!r}.")
-        require_writable_file(picture)
+        require_writable_file(picture, begins=_PICTURES[suffix])
     from saddlescope.measure import find_plateaus
     from saddlescope.store.loss_logs import read_loss
 

@@ -4,7 +4,7 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_PATIENCE = 5.0  # seconds in which a connection must have sent the whole header of a request
+_PATIENCE = 5.0  # seconds in which a connection must have sent a whole request
 _MOST = 200  # connections; a process may have 1024 files open, or fewer
 
 
@@ -39,7 +39,7 @@ class Connection(H11Protocol):
 
     @property
     def _answers(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def _wait(self) -> None:
         if self._timer is not None:

@@ -17,6 +17,8 @@ from saddlescope.measure.bottleneck import bottleneck_rank
 from saddlescope.measure.records import Series
 from saddlescope.measure.stages import Stage, Staircase
 
+_LARGEST_DRAWN = 1e307
+
 
 @dataclass(frozen=True)
 class Drop:
@@ -169,8 +171,15 @@ class LossStages(TableMixin, PlotMixin):
         """Return the entire record, raw and smoothed, with plateaus as bands and drops as lines.
 
         Axes are logarithmic where `log_loss` and `log_steps` say so.
+
+        Raises:
+            InputError: numbers so near the end of float64 that the ticks of an axis would be beyond it.
         """
         x, y = self.steps, self.losses
+        if (largest := max(np.max(np.abs(x)), np.max(np.abs(y)))) > _LARGEST_DRAWN:
+            raise InputError(
+                f"losses and steps must be at most {_LARGEST_DRAWN:g} to be drawn; got {largest:.3g}. Divide them."
+            )
         if self.log_steps and x[0] <= 0:  # a logarithmic axis has no 0: it begins at the first step after it
             y, x = y[x > 0], x[x > 0]
         first, last, ends = float(x[0]), float(x[-1]), np.array([np.min(y), np.max(y)])

@@ -75,7 +75,10 @@ def find_plateaus(losses: Any, *, steps: Any = None, singular_values: Sequence[A
         spectra = None if spectra is None else [s[starts] for s in spectra]
         remarks.append(f"Losses of one step are averaged ({int(np.sum(repeated))} repeated records).")
     if len(t) < FEWEST:
-        raise InputError(f"losses must be at {FEWEST} or more different steps; got {len(t)}. Log more often.")
+        raise InputError(
+            f"losses must be at {FEWEST} or more steps that differ in float64; got {len(t)}. Log more often, or "
+            "subtract the first step from all."
+        )
     return _stages(t, loss, spectra, remarks)
 
 

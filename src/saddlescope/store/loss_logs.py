@@ -26,20 +26,29 @@ _NUMBER = (
     r"[-+]?(?:\d+(?:[,_]\d+)*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
     r"(?![\d.]*[A-Za-z_]*(?:\d|:\d))"  # no part of a time of day, a version, or a longer number
 )
-_WORD = r"[A-Za-z_][\w./-]{0,60}+"
-_PAIR = re.compile(rf"(?<![\w./-])((?:{_WORD} )?{_WORD})[\"']?\s?(?:[:=]\s?|\s)[\[\"'(]?({_NUMBER})")
+_WORD = r"[A-Za-z_][\w./-]{0,60}+(?:\(\w{1,20}\))?"
+_PAIR = re.compile(
+    rf"(?<![\w./-])((?:{_WORD} )?{_WORD})[\"']?\s*+"
+    rf"(?:[:=]\s*+|(?<=\s)|(?=\[\s*+\d+(?:/|\] [A-Za-z])))[\[\"'(]?\s*+({_NUMBER})"  # Epoch[1] Iteration[10/90]
+)
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?:_\d{3})+)(?:\.\d+)?")  # 1,000 and 1_000
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
-_PROGRESS = re.compile(r"(?<![\w,])(\d{1,3}(?:,\d{3})+|\d+)/\d[\d,]*\b")
+_PROGRESS = re.compile(
+    r"(?=[e\d])(?:epochs?\W{1,3}\d+/\d+|\d+/\d+(?:/\d+|,? \d\d:\d\d|\]\s*\[)"  # epochs of all; dates; [0/5][10/90]
+    r"|(?<![\w,./])(\d{1,3}(?:,\d{3})+|\d+)/\s*\d)",
+    re.I,
+)
+_COLOUR, _CURSOR = re.compile(r"\x1b\[[\d;:]*m"), re.compile(r"\x1b\[[\d;?]*[A-HJKSTf]")
 _LOSS = re.compile(
     r"loss|cross.?entropy|(?:^|[/_ .-])(?:ce|nll|mse|rmse|mae|error|cost|objective|perplexity|ppl)$", re.I
 )
-_NOT_LOSS = re.compile(r"loss_scale|__MIN$|__MAX$|wer$|step|epoch", re.I)
+_NOT_LOSS = re.compile(r"loss.scale|__MIN$|__MAX$|wer$|best.*(?:step|epoch)|loss (?:step|epoch)$", re.I)
 _HELD_OUT = re.compile(r"val|test|eval|dev|held", re.I)
+_KIND = re.compile(r"(?=[ltve])(?:loss|train|(?<![\w/.-])(val|valid\w*|test|testing|eval\w*)(?![\w/.-]))", re.I)
 _RATE = re.compile(r"(?:^|[/_ .-])(?:lr|learning.?rate)(?:$|[-/_ .])", re.I)
 _STEPS = ("global_step", "step", "steps", "num_updates", "update", "updates", "iter", "iters", "iteration",
           "iterations", "it", "batch", "i", "epoch", "epochs", "progress")  # fmt: skip
-_WITHIN = {"batch", "i", "it", "iter", "step", "progress"}  # may begin again with each epoch
+_EPOCHS = ("epoch", "epochs", "train")  # within which others may begin again; "Train: 0 [10/90]"
 Columns = dict[str, np.ndarray]
 
 
@@ -138,7 +147,7 @@ def _distance_from_training_loss(name: str) -> tuple[bool, bool, bool, int]:
 
 
 def _last_word(name: str) -> str:
-    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", name.partition("(")[0].rstrip()).lower()
     match = re.search(r"(global_step|num_updates)$", words)
     return match.group(1) if match else re.split(r"[/_ .-]", words)[-1]
 
@@ -165,26 +174,40 @@ def _loss_of(columns: Columns, chosen: str, others: tuple[str, ...]) -> LossLog:
 def _steps_of(columns: Columns, chosen: str, rows: np.ndarray, remarks: list[str]) -> tuple[str, np.ndarray]:
     """Return the name and the steps: of the finest column in the rows of the loss, else carried from rows before."""
     prefix = re.split(r"[/_ .-]", chosen)[0]
-    names = [name for name in columns if name != chosen and _last_word(name) in _STEPS]
+    names = [name for name in columns if _last_word(name) in _STEPS and name != chosen and not _is_loss(name)]
     names.sort(key=lambda name: (not name.startswith(prefix), _STEPS.index(_last_word(name))))
+    epochs = {name: columns[name] for name in columns if _last_word(name) in _EPOCHS and not _is_loss(name)}
+    epochs = {name: np.nan_to_num(_carried(values), nan=np.nanmin(values) - 1)[rows] for name, values in epochs.items()}
+    found = []
     for carried in (False, True):
-        series = {name: (_carried(columns[name]) if carried else columns[name])[rows] for name in names}
-        full = [name for name in names if np.mean(np.isfinite(series[name])) > 0.9]
-        if not full:
-            continue
-        best = max(full, key=lambda name: (len(np.unique(series[name])) > 0.5 * len(rows), -names.index(name)))
-        steps = series[best]
-        epochs = [name for name in names if _last_word(name) in ("epoch", "epochs") and name != best]
-        back = np.flatnonzero(np.diff(steps) < 0)
-        if len(back) and epochs and _last_word(best) in _WITHIN:
-            epoch = _carried(columns[epochs[0]])[rows]
-            if np.all(np.diff(epoch)[back] > 0):
-                length = np.nanmax(steps) + 1
-                remarks.append(f"{best} begins again with each {epochs[0]}: steps are counted over all of them.")
-                return f"{best} over {epochs[0]}", epoch * length + steps
-        return best, steps
-    remarks.append("The log has no column of steps: records are counted.")
-    return "record", np.arange(float(len(rows)))
+        for name in names:
+            steps = (_carried(columns[name]) if carried else columns[name])[rows]
+            if np.mean(np.isfinite(steps)) > 0.9:
+                found.append(_over_epochs(name, steps, epochs))
+    step_column, steps = max(found, key=lambda one: min(_advance(one[1]), 0.5 * len(rows)), default=("", rows[:0]))
+    if _advance(steps) == 0:
+        remarks.append("The log has no column of steps: records are counted.")
+        return "record", np.arange(float(len(rows)))
+    name, over, epoch = step_column.partition(" over ")
+    if over:
+        remarks.append(f"{name} begins again with each {epoch}: steps are counted over all of them.")
+    return step_column, steps
+
+
+def _advance(steps: np.ndarray) -> int:
+    """Return how many more records go on than back, or the reverse: about 0 for what counts no steps."""
+    return abs(int(np.sum(np.sign(np.nan_to_num(np.diff(steps))))))
+
+
+def _over_epochs(name: str, steps: np.ndarray, epochs: Columns) -> tuple[str, np.ndarray]:
+    """Return the name and the steps, counted over all epochs if they fall where an epoch rises."""
+    gaps = np.diff(steps)
+    for epoch, values in epochs.items():
+        rises = np.diff(values) > 0
+        if 2 * np.sum(rises & (gaps < 0)) > np.sum(rises | (gaps < 0)) and np.any(gaps > 0):
+            length = np.nanmax(steps) - np.nanmin(steps) + np.median(gaps[gaps > 0])
+            return f"{name} over {epoch}", (values - (np.min(values) == 1)) * length + steps
+    return name, steps
 
 
 def _carried(values: np.ndarray) -> np.ndarray:
@@ -235,6 +258,7 @@ def _read(path: Path) -> Columns:
     else:
         text = content.decode("utf-8-sig", errors="replace")
     del content
+    text = _CURSOR.sub("\n", _COLOUR.sub("", text)) if "\x1b" in text else text
     head = text.lstrip()[:1]
     if head in ("{", "["):
         return _json(text)
@@ -364,8 +388,11 @@ def _line_record(line: str, decimal: Container[str]) -> dict[str, Any]:
         name = given.strip()
         plain = _plain(value, decimal=name in decimal) if "," in value or "_" in value else value
         found.setdefault(name, float(re.split("[,_]", plain)[0]))  # the first of a list
-    if found and (progress := _PROGRESS.search(line)):
-        found.setdefault("progress", float(progress.group(1).replace(",", "")))
+    if found and (progress := next(filter(None, _PROGRESS.findall(line)), None)):
+        found.setdefault("progress", float(progress.replace(",", "")))
+    kind = _KIND.search(line)  # the first word of a kind: if it is held out, so are losses without one
+    if kind and kind[1] and not any(map(_HELD_OUT.search, filter(_is_loss, found))):
+        found = {f"{kind[1]} {name}" if _is_loss(name) else name: value for name, value in found.items()}
     return found
 
 

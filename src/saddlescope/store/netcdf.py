@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.arguments import shown
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError, StorageError
-from saddlescope._shared.output_paths import new_folder, other_than_file, reason
+from saddlescope._shared.output_paths import new_folder, other_than_file, output_file, reason
 from saddlescope.store.untrusted_content import ForeignContentError, require_bounded
 
 COPIES = ".saddlescope-gallery"
@@ -47,8 +48,8 @@ def write(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         The path.
 
     Raises:
-        InputError: a variable or an attribute that a netCDF file cannot hold, or that `read` would return as another
-            one, such as dates, or numbers with an attribute `scale_factor`.
+        InputError: no data set, or one with a variable or an attribute that a netCDF file cannot hold, or that `read`
+            would return as another one, such as dates, or numbers with an attribute `scale_factor`.
         StorageError: the disk is full or the folder cannot be written; no partial file remains.
     """
     content, _ = _stored(dataset)  # a full disk is then an error of one write, outside HDF5
@@ -71,6 +72,8 @@ def _stored(dataset: xr.Dataset) -> tuple[bytes, xr.Dataset]:
     Raises:
         InputError: it is not the same run.
     """
+    if not isinstance(dataset, xr.Dataset):
+        raise InputError(f"dataset must be an xarray Dataset to be stored; got {shown(dataset)}.")
     content = _in_memory(dataset, {"zlib": True, "complevel": 4, "shuffle": True})
     try:
         stored = _load(content)
@@ -174,7 +177,7 @@ def write_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
     """
     path = Path(path)
     try:
-        with new_folder(path.parent):  # which a failure leaves no trace of
+        with new_folder(output_file(path).parent):  # which a failure leaves no trace of
             write_atomically(path, content)
     except OSError as error:
         raise StorageError(f"Cannot write {path}: {reason(error)}. Give another folder, or free some space.") from error
@@ -202,7 +205,7 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
     path = Path(path)
     try:
         if (kind := other_than_file(path)) is not None:  # reading a pipe would wait for its writer
-            raise InputError(f"{path} must be a stored run; got {kind}. Remove it.")
+            raise InputError(f"{path} must be a stored run; got {kind}. Pass a file, or move it elsewhere.")
         if not path.exists():
             raise InputError(f"There is no stored run {path}.")
         stored = path.read_bytes()

@@ -420,6 +420,7 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
             "those of other heads": lambda a: a[:, [1, 0, 3, 2]],
             "with those of the first head": lambda a: a + a[:, :1],
             "without their mean over heads": lambda a: a - a.mean(1, keepdim=True),
+            "with a hundredth of their mean over heads": lambda a: a + 0.01 * a.mean(1, keepdim=True),
             "symmetric": lambda a: a + a.mT,
             "smooth over keys": lambda a: functional.avg_pool1d(a.flatten(0, 1), 3, 1, 1).view(a.shape),
         }.items()
@@ -487,6 +488,15 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
         llama(lambda m, q, k, v: attend(m.q_norm(q), m.k_norm(k), v), q_norm=HeadNorm, k_norm=HeadNorm), "verified",
         None,
     ),
+    **{
+        f"in {dtype}": (
+            llama(lambda m, q, k, v, t=dtype: attend(q.to(t), k.to(t), v.to(t)).float()), outcome, reason
+        )
+        for dtype, outcome, reason in (
+            (torch.float16, "verified", None), (torch.float64, "verified", None),
+            (torch.bfloat16, "unchecked", "it computes in torch.bfloat16, and the check needs float32"),
+        )
+    },
     "a compiled function": (llama(lambda m, q, k, v: _compiled_softmax(q, k) @ v), "verified", None),
     "flex_attention": (Flex, "verified", None),
     "gated queries": (GatedQueries, "verified", "a gate comes between W_V and W_O"),

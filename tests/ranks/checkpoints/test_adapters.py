@@ -1,6 +1,7 @@
 """Adapters in `spectra`: base plus adapter is what PEFT merges; LoRA alone has the spectra of its own update."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from saved_models import build, quietly, save, text_model, with_adapter
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import RankTracker, Values
 from saddlescope.ranks.checkpoints import checkpoint_spectra
+from saddlescope.ranks.checkpoints.adapter_settings import _PLAIN
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -33,6 +35,9 @@ OTHERS = {
     "OFT": lambda: peft.OFTConfig(oft_block_size=4, r=0, target_modules=ALL),
     "BOFT": lambda: peft.BOFTConfig(boft_block_size=2, target_modules=ALL),
     "IA3": lambda: peft.IA3Config(target_modules=ALL, feedforward_modules=[]),
+    "IA3, saved": lambda: peft.IA3Config(
+        target_modules=["q_proj"], feedforward_modules=[], modules_to_save=["k_proj", "lm_head"]
+    ),
     "FOURIERFT": lambda: peft.FourierFTConfig(n_frequency=9, target_modules=ALL),
     "HRA": lambda: peft.HRAConfig(r=2, target_modules=ALL),
 }
@@ -159,6 +164,8 @@ def test_an_adapter_alone(kind, tmp_path):
             values = found.matrix_update_spectrum.sel(step=step, matrix=f"{name}.weight").values
             np.testing.assert_allclose(values, torch.linalg.svdvals(update)[: len(values)], rtol=1e-5, atol=1e-8)
     assert found.matrix_initial_norm.isnull().all()
+    config = folders[0] / "adapter_config.json"
+    config.write_text(config.read_text().replace('"peft_type": "LORA"', '"peft_type": "lora"'))
     few = checkpoint_spectra(folders[0] / "adapter_model.safetensors", matrices="*q_proj", recorders=[Values(1)])
     assert few.sizes["matrix"] == 2
     np.testing.assert_allclose(
@@ -169,19 +176,41 @@ def test_an_adapter_alone(kind, tmp_path):
     np.testing.assert_allclose(merged.matrix_update_norm, few.matrix_update_norm, rtol=1e-6)
 
 
+def test_a_tied_head_is_named_and_the_advice_works(tmp_path):
+    tied = text_model(tie_word_embeddings=True)
+    save(tied, tmp_path / "base")
+    untied = text_model(tie_word_embeddings=False)
+    untied.load_state_dict(tied.state_dict())
+    save(untied, tmp_path / "untied")
+    config = peft.LoraConfig(r=2, target_modules=["lm_head"], init_lora_weights=False)
+    with quietly():
+        peft.get_peft_model(tied, config).save_pretrained(tmp_path / "a", save_embedding_layers=False)
+    with pytest.raises(InputError, match=r"does not have: lm_head\.weight\. Save the base with a copy"):
+        checkpoint_spectra(tmp_path / "base", tmp_path / "a", attention=False, matrices="*")
+    found = checkpoint_spectra(tmp_path / "untied", tmp_path / "a", attention=False, matrices="*lm_head*")
+    np.testing.assert_allclose(
+        found.matrix_update_norm, checkpoint_spectra(tmp_path / "a").matrix_update_norm, rtol=1e-5
+    )
+
+
 def test_adapters_that_cannot_be_used(tmp_path):
     base = save(llama(), tmp_path / "base")
     adapted(llama(), peft.LoraConfig(r=2, use_dora=True, target_modules=ALL), tmp_path / "dora")
     with pytest.raises(InputError, match="got DoRA, which scales the rows"):
         checkpoint_spectra(tmp_path / "dora")
     adapted(llama(), OTHERS["IA3"](), tmp_path / "ia3")
-    with pytest.raises(InputError, match=r"got IA3\. Pass the base first"):
+    with pytest.raises(InputError, match=r"got IA3\. Pass the base to spectra or to lora merge"):
         checkpoint_spectra(tmp_path / "ia3")
     prompt = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     with quietly():
         peft.get_peft_model(llama(), prompt).save_pretrained(tmp_path / "prompt")
     with pytest.raises(InputError, match="got PROMPT_TUNING, which has none"):
         checkpoint_spectra(base, tmp_path / "prompt")
+    with quietly():
+        vera = peft.VeraConfig(r=2, target_modules=ALL, save_projection=False)
+    adapted(llama(), vera, tmp_path / "vera")
+    with pytest.raises(InputError, match="must hold its projections, which depend on all layers; got VERA"):
+        checkpoint_spectra(base, tmp_path / "vera")
     config = tmp_path / "dora/adapter_config.json"
     content = json.loads(config.read_text())
     config.write_text(json.dumps(content | {"init_lora_weights": "pissa"}))
@@ -198,3 +227,24 @@ def test_adapters_that_cannot_be_used(tmp_path):
     adapted(other, peft.LoraConfig(r=2, target_modules=["q_proj"]), tmp_path / "vit")
     with pytest.raises(InputError, match="got parts that it does not have"):
         checkpoint_spectra(base, tmp_path / "vit")
+
+
+def test_an_adapter_of_a_resized_vocabulary(tmp_path):
+    base = save(llama(), tmp_path / "base")
+    resized = llama()
+    resized.resize_token_embeddings(resized.config.vocab_size + 4)
+    adapted(resized, peft.LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["lm_head"]), tmp_path / "vocab")
+    found = checkpoint_spectra(base, tmp_path / "vocab", attention=False, matrices="*q_proj")
+    assert bool((found.matrix_update_norm > 0).all())
+    cure = "for lm_head.weight, .* Pass the base that it was trained on, such as one with a resized vocabulary"
+    assert re.search(cure, found.attrs["remarks"])
+    with pytest.raises(InputError, match=cure):
+        checkpoint_spectra(base, tmp_path / "vocab", attention=False, matrices="*")
+
+
+def test_settings_of_peft_are_plain_or_refused():
+    """A field of a later PEFT is refused until it is known to leave s B A."""
+    assert peft.LoraConfig(r=2).to_dict().keys() - _PLAIN <= {
+        "layer_replication", "velora_config", "alora_invocation_tokens", "use_qalora", "monteclora_config",
+        "use_bdlora", "arrow_config", "kasa_config",
+    }  # fmt: skip

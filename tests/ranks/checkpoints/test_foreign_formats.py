@@ -19,7 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints import checkpoint_spectra
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.lora import merge_into_base
+from saddlescope.ranks.lora import merge_into_base, merge_lora
 
 
 def draw(*shape, seed=0):
@@ -103,10 +103,11 @@ def test_lengths_of_lycoris_are_of_rows_or_of_columns(tmp_path):
         np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], torch.linalg.svdvals(expected), rtol=1e-6)
 
 
-def test_what_no_formula_uses_is_named(tmp_path):
-    oft = {"b.oft_blocks": draw(2, 3, 3), "b.alpha": ALPHA.clone()}
-    save_file({f"a.{n}": t for n, t in UPDATES["kohya"][0].items()} | oft, tmp_path / "mixed.safetensors")
-    with pytest.raises(InputError, match=r"whose modules are left out: b\.oft_blocks"):
+@pytest.mark.parametrize("part", ["lora_b.oft_blocks", "lora_b.a1.weight"])
+def test_what_no_formula_uses_is_named(part, tmp_path):
+    other = {part: draw(2, 3, 3), "lora_b.alpha": ALPHA.clone()}
+    save_file({f"a.{n}": t for n, t in UPDATES["kohya"][0].items()} | other, tmp_path / "mixed.safetensors")
+    with pytest.raises(InputError, match=f"whose modules are left out: {part}"):
         checkpoint_spectra(tmp_path / "mixed.safetensors")
     faults: list[str] = []
     found = checkpoint_spectra(tmp_path / "mixed.safetensors", on_error=faults.append)
@@ -154,7 +155,9 @@ def test_scales_in_headers_and_settings(tmp_path):
         ({"r": True}, "got rank True"),
         ({"init_lora_weights": "lora_ga"}, "which changes the base"),
         ({"init_lora_weights": "a new one"}, "which changes the base"),
-        ({"layer_replication": [[0, 1], [0, 2]]}, "which copies and reorders them"),
+        ({"layer_replication": [[0, 1], [0, 2]]}, "got layer_replication, with which the update is not known"),
+        ({"use_bdlora": {"nblocks": 2}, "kasa_config": {"beta": 1}}, "got kasa_config, use_bdlora, with which"),
+        ({"use_later_variant": True}, "got use_later_variant, with which"),
     ],
 )  # fmt: skip
 def test_settings_are_not_trusted(settings, reported, tmp_path):
@@ -190,6 +193,13 @@ def test_folders_of_trainers(tmp_path):
 
     dcp.save({"model": WEIGHTS, "optimizer": {"m": draw(4, 6)}}, checkpoint_id=tmp_path / "step-10", no_dist=True)
     same(tmp_path / "step-10", WEIGHTS)
+    flat = {f"opt_{name}": one for name, one in WEIGHTS.items()}  # of torchtitan
+    dcp.save(flat | {"optimizer": {"m": draw(4, 6)}}, checkpoint_id=tmp_path / "flat", no_dist=True)
+    same(tmp_path / "flat", flat)
+    (tmp_path / "gan").mkdir()
+    for name in ("model", "model_1"):
+        save_file(WEIGHTS, tmp_path / "gan" / f"{name}.safetensors")
+    assert "also holds model_1.safetensors, of other models" in same(tmp_path / "gan", WEIGHTS).remarks[0]
     fsdp = tmp_path / "checkpoint-5" / "pytorch_model_fsdp_0"
     dcp.save({"model": WEIGHTS}, checkpoint_id=fsdp, no_dist=True)
     torch.save({"lr": 1}, fsdp.parent / "training_args.bin")
@@ -276,6 +286,10 @@ def test_a_choice_among_weights_is_stated(tmp_path):
     assert "0.pt has no ema: model was read" in chosen.attrs["remarks"]
     with pytest.raises(InputError, match=r"1\.pth\.tar must hold average; got model, ema"):
         checkpoint_spectra(*files[:2], weights="average", **options)
+    lightning = {"state_dict": {"a.weight": W + 0.1}, "current_model_state": {"a.weight": W + 1}}
+    torch.save(lightning, tmp_path / "3.ckpt")
+    found = checkpoint_spectra(files[0], tmp_path / "3.ckpt", **options)
+    assert found.matrix_update_norm.item() == pytest.approx(16)
 
 
 def test_arrays_of_numpy(tmp_path):
@@ -366,6 +380,18 @@ def test_what_an_adapter_leaves_open_is_stated_or_refused(tmp_path):
         of_a_base(tmp_path, two)
     with pytest.raises(InputError, match="must hold the lengths of DoRA"):
         of_a_base(tmp_path, dict((down, up)), settings={"r": 2, "lora_alpha": 2, "use_dora": True})
+
+
+@pytest.mark.parametrize("entries", [6, 9])
+def test_an_embedding_of_mlx_is_not_transposed(entries, tmp_path):
+    W, a, b = draw(entries, 6), draw(entries, 2, seed=1), draw(2, 6, seed=2)
+    save_file({"model.embed_tokens.weight": W}, tmp_path / "base.safetensors")
+    save_file(
+        {f"model.embed_tokens.lora_{side}": one for side, one in (("a", a), ("b", b))}, tmp_path / "a.safetensors"
+    )
+    for source in (tmp_path / "a.safetensors", merge_lora([tmp_path / "a.safetensors"], tmp_path / "again").adapter):
+        made = merge_into_base(tmp_path / "base.safetensors", [source], tmp_path / f"merged {source.stem}")
+        torch.testing.assert_close(load_file(made.folder / "base.safetensors")["model.embed_tokens.weight"], W + a @ b)
 
 
 def test_differences_of_vectors_and_biases_are_added_to_those_of_the_base(tmp_path):

@@ -108,6 +108,21 @@ def test_what_quantisation_changes_is_below_the_noise_floor(tmp_path):
     assert "below the noise floor" in sentences[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("q.weight", torch.uint8), ("q.qweight", torch.int32), ("q.weight_packed", torch.int32), ("q.W_q", torch.uint8)],
+)
+def test_packed_weights_are_named(name, kind, tmp_path):
+    files = [tmp_path / f"{number}.safetensors" for number in range(2)]
+    for number, file in enumerate(files):
+        save_file({"head.weight": draw(number), name: draw(number).to(kind), "q.mask": torch.ones(3, 3).bool()}, file)
+    faults: list[str] = []
+    found = checkpoint_spectra(*files, attention=False, matrices="*", on_error=faults.append)
+    assert found.matrix.values.tolist() == ["head.weight"]
+    assert len(faults) == 1
+    assert f"got integers, as of a model quantised to 4 or 8 bits, in {name}. Dequantise it" in faults[0]
+
+
 def test_shapes_that_are_no_scale_are_refused(tmp_path):
     save_file({"a.weight": draw(0)}, tmp_path / "base.safetensors")
     stored = draw(0).to(torch.float8_e4m3fn)

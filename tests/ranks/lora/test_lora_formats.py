@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -12,6 +13,7 @@ from saved_models import TEXT, build, load, save, saved_pair, text_model, with_a
 from stored_models import moved, stored
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints import checkpoint_spectra
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import STORED_NAMES, part_of
 from saddlescope.ranks.lora import extract_lora, logits_error, merge_lora, weights_error
@@ -139,6 +141,7 @@ def test_a_file_of_a_denoiser_alone_keeps_the_names_of_its_authors(tmp_path):
     paths = stored(tmp_path / "base", tensors), stored(tmp_path / "tuned", moved(tensors, 1))
     files = [path / "model.safetensors" for path in paths]
     made = extract_lora(*files, tmp_path / "a", energy=1.0, convolutions=True, format="kohya")
+    assert weights_error(*files, made.adapter, format="kohya").relative < 1e-5
     modules = {name.partition(".")[0] for name in load_file(made.adapter)}
     assert modules == {"lora_unet_input_blocks_1_1_to_q", "lora_unet_out_2"}
     assert made.left_out == ("first_stage_model.to_q.weight",)
@@ -176,6 +179,33 @@ def test_peft_merges_convolutions_and_experts(kind, options, name, tmp_path):
         made = extract_lora(base, tuned, tmp_path / "a", energy=1.0, embeddings=True, **options)
         assert made.left_out == ()
         assert logits_error(base, tuned, made.folder).relative < 1e-4
+        assert weights_error(base, tuned, made.folder, format="peft").relative < 1e-5
+        again = merge_lora([made.folder], tmp_path / "b")
+        assert {layer.name: layer.rank for layer in again.layers} == {layer.name: layer.rank for layer in made.layers}
+        assert logits_error(base, tuned, again.folder).relative < 1e-4
+        alone, measured = (
+            checkpoint_spectra(made.folder),
+            checkpoint_spectra(base, tuned, attention=False, matrices="*"),
+        )
+        held = [one for one in measured.matrix.values if "experts" in one]
+        norms = (one.matrix_update_norm.sel(matrix=held)[0] for one in (alone, measured))
+        np.testing.assert_allclose(*norms, rtol=1e-4)
+
+
+def test_adapters_of_single_experts_name_a_way(tmp_path):
+    base, _, model = saved_pair(tmp_path, build("MixtralForCausalLM"), matrices)
+    layer, number = "model.layers.0.block_sparse_moe.experts.{}.w2", model.config.num_local_experts
+    factors = {"A": torch.randn(2, model.config.intermediate_size), "B": torch.randn(model.config.hidden_size, 2)}
+    save_file({f"base_model.model.{layer.format(at)}.lora_{side}.weight": one.clone()
+               for at in range(number) for side, one in factors.items()},
+              tmp_path / "adapter_model.safetensors")  # fmt: skip
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["w2"]}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(InputError, match="Merge it first: PeftModel"):
+        checkpoint_spectra(base, tmp_path, attention=False, matrices="*experts*")
+    merged = with_adapter(load("MixtralForCausalLM", base), tmp_path).merge_and_unload()
+    found = checkpoint_spectra(base, save(merged, tmp_path / "merged"), attention=False, matrices="*.0.mlp*down_proj")
+    np.testing.assert_allclose(found.matrix_update_norm[0], float((factors["B"] @ factors["A"]).norm()), rtol=1e-4)
 
 
 @pytest.mark.parametrize("embeddings", [True, False])

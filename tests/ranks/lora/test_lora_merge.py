@@ -30,7 +30,8 @@ def llama(tmp_path):
 def trained(base, folder, *, seed=0, **settings):
     """Save an adapter of PEFT with random factors; return the model with it."""
     torch.manual_seed(seed)
-    config = peft.LoraConfig(target_modules=[*MODULES], init_lora_weights=False, task_type="CAUSAL_LM", **settings)
+    settings = {"target_modules": [*MODULES], "init_lora_weights": False, "task_type": "CAUSAL_LM", **settings}
+    config = peft.LoraConfig(**settings)
     with quietly():
         model = peft.get_peft_model(load("LlamaForCausalLM", base), config).eval()
         model.save_pretrained(folder)
@@ -97,6 +98,25 @@ def test_a_resized_adapter_is_the_best_of_its_rank(tmp_path):
     names = {name for name in load_file(tmp_path / "c/adapter_model.safetensors") if "lora" not in name}
     assert len(names) == 5
     assert all(name.endswith("norm.weight") for name in names)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"target_modules": ["q_proj", "embed_tokens"]}, {"bias": "lora_only"}, {"bias": "all"}]
+)
+def test_whole_weights_of_adapted_layers_and_biases_alone_stay_what_they_were(settings, tmp_path):
+    base = save(text_model(attention_bias=True), tmp_path / "base")
+    model = trained(base, tmp_path / "a", r=4, **settings)
+    with torch.no_grad(), quietly():
+        for name, one in model.named_parameters():
+            one += 0.1 * draw(*one.shape) * (one.requires_grad and name.endswith("bias"))
+        model.save_pretrained(tmp_path / "a")
+    made = merge_lora([tmp_path / "a"], tmp_path / "b")
+    assert made.left_out == ()
+    models = (loaded(base, made.adapter), model, load("LlamaForCausalLM", base))
+    with torch.no_grad():
+        again, expected, before = (one(torch.arange(8)[None]).logits for one in models)
+    torch.testing.assert_close(again, expected, rtol=0, atol=1e-5)
+    assert float((again - before).norm()) > 1e-2
 
 
 def test_kernels_of_kohya_and_formulas_of_lycoris_become_factors_of_their_full_rank(tmp_path):
@@ -217,7 +237,7 @@ def test_a_quantized_base_is_refused(tmp_path):
     save_file({"layer.lora_A.weight": draw(1, 4), "layer.lora_B.weight": draw(4, 1)}, tmp_path / "a.safetensors")
     scale = torch.ones(4, 1)
     for kind, name, reported in (
-        (torch.int8, "layer.SCB", r"got int8 in layer\.weight"),
+        (torch.int8, "layer.SCB", r"got integers, .* in layer\.weight"),
         (torch.float8_e4m3fn, "layer.unknown", r"got float8_e4m3fn in layer\.weight"),
         (torch.float8_e4m3fn, "layer.weight_scale", r"without scales; got quantized ones, such as layer\.weight"),
     ):

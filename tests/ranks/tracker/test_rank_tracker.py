@@ -358,6 +358,8 @@ def test_layers_of_different_shapes_stand_side_by_side():
         (lambda model: RankTracker(nn.Linear(2, 2)), "got Linear, which has none"),
         (lambda model: RankTracker(model).stable_rank("QK"), "There is no product 'QK'; did you mean KQ"),
         (lambda model: Values(0), "top must be at least 1, or None for all singular values; got 0"),
+        (lambda model: RankTracker(model, device="cuda:99"), "device must be one of this machine; got 'cuda:99'"),
+        (lambda model: RankTracker(model).load_state_dict(None), "state must be that of RankTracker.state_dict"),
         (lambda model: Angles(-1), "k must be at least 1; got -1"),
         (lambda model: RankTracker(model, attention=False), "attention must be True if no matrices are selected"),
         (

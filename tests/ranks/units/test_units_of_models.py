@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, UnitTracker, active_units, units_of
@@ -163,6 +164,53 @@ def test_what_is_no_sum_of_units_is_left_out(model):
         units_of(model)
 
 
+class Lora(nn.Linear):
+    """As of loralib, with an update of 0 so far."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.a, self.b = nn.Parameter(torch.randn(1, inputs)), nn.Parameter(torch.zeros(outputs, 1))
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight + self.b @ self.a, self.bias)
+
+
+def _patched(model):
+    model[0].forward = lambda x: nn.Linear.forward(model[0], x).flip(-1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _patched,
+        lambda model: model.__setitem__(0, Lora(3, 6)),
+        lambda model: model.__setitem__(2, Lora(6, 2)),
+    ],
+)
+def test_what_computes_something_else_than_its_weights_say_is_left_out(change):
+    model = perceptron()
+    change(model)
+    nn.init.zeros_(model[2].weight)  # which would hide the difference
+    with pytest.raises(
+        InputError, match=r"found none, since 0 -> 2 is none: .* than its weights say. Name other layers"
+    ):
+        active_units(model)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model[0].register_forward_hook(lambda *_: pytest.fail("a hook was called")),
+        lambda model: prune.l1_unstructured(model[0], "weight", amount=5),
+        lambda model: prune.l1_unstructured(model[2], "weight", amount=5),
+    ],
+)
+def test_hooks_are_not_called_but_those_that_compute_weights(change):
+    model = perceptron()
+    change(model)
+    assert active_units(model).counts == (6,)
+
+
 def _convolution(channels, *, into=1, pool: nn.Module | None = None):
     return nn.Sequential(nn.Conv2d(into, channels, 3), nn.ReLU(), pool or nn.MaxPool2d(2))
 
@@ -187,6 +235,7 @@ def test_named_pairs():
     assert (group.name, group.count) == ("first -> second", 6)
     into, out = group.weights()
     assert (into.shape, out.shape, into.dtype) == ((6, 4), (6, 1), torch.float64)
+    assert active_units(model, pairs={"first": "second"}).counts == (6,)
     with pytest.raises(InputError, match="no layer of pairs 'frist'; did you mean first"):
         units_of(model, pairs={"frist": "second"})
     with pytest.raises(InputError, match="features fit"):
@@ -284,6 +333,7 @@ def neurons(activation, into, out):
         (nn.Tanh(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [4.0, 1.0, 0.0]),  # tanh(2x) is not tanh(x)
         (nn.GELU(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [2.0, 2.0, 1.0]),
         (nn.ReLU6(), [[1.0], [2.0]], [1.0, 1.0], [2.0, 1.0]),  # as ReLU only below its bound
+        (nn.Hardtanh(0.0, 1000.0), [[1.0], [1e4]], [1.0, 1e-4], [1.0, 1.0]),
         (nn.Identity(), [[1.0, 0.0], [-2.0, 0.0], [0.0, 1.0]], [1.0, 1.0, 1.0], [1.0, 1.0, 0.0]),
     ],
 )
@@ -309,6 +359,12 @@ def test_factors_of_single_units_may_be_of_any_size():
     model = neurons(nn.ReLU(), [[1e100, 0.0], [0.0, 1e-100], [1.0, 1.0]], [1e-100, 1e100, 1.0])
     np.testing.assert_allclose(active_units(model).sizes[0], [2**0.5, 1.0, 1.0])
     np.testing.assert_allclose(active_units(neurons(nn.ReLU(), [[1.0]], [5e-324])).log_sizes[0], np.log(5e-324))
+
+
+def test_a_factor_between_layers_changes_nothing_for_units_on_inputs():
+    model = neurons(nn.ReLU(), [[1e-8, 0.0], [0.0, 1.0], [-1.0, -1.0]], [1e8, 1.0, 1.0])
+    assert active_units(model, inputs=torch.eye(2).double()).active == (2,)
+    assert active_units(model).active == (3,)
 
 
 @pytest.mark.parametrize("gate", [nn.functional.silu, nn.functional.relu])

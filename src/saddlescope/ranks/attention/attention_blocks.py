@@ -363,7 +363,7 @@ def require_attention(found: FoundAttention, model: nn.Module) -> None:
     row = next(iter(found.coverage))
     reason, _, own = row.reason.partition(". Pass ")
     cure = _cure(model) if row.outcome == "skipped" else "Describe its weights by layouts=, or pass matrices='*'."
-    cure = f"Pass {own}" if own else cure
+    cure = f"Pass {own}." if own else cure
     label = f"{row.name} ({row.kind})" if row.name else row.kind
     start = f"model must have attention whose products can be read; got {kind}, with {label}: "
     room = max(60, _LONGEST - len(start) - len(cure) - 3)

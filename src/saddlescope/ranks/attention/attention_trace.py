@@ -69,6 +69,7 @@ class AttentionTrace(TorchFunctionMode):
         meetings: one per softmax of scores, in order.
         softmaxes: number of all softmax calls.
         opaque: name of a function that computes attention out of sight; "" for none.
+        rounded: name of a type of 16 bits in which something was computed; "" for none.
         mixed: name of a function that mixes scores, or attention weights, of several heads or tokens, and whose result
             comes between them and the values; "" for none.
     """
@@ -78,6 +79,7 @@ class AttentionTrace(TorchFunctionMode):
         self.meetings: list[Meeting] = []
         self.softmaxes = 0
         self.opaque = ""
+        self.rounded = ""
         self.mixed = ""
         # By tensor, as long as it lives: recurrent layers make thousands, each of the size of their state.
         self._mixtures: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of scores or attention weights
@@ -101,6 +103,7 @@ class AttentionTrace(TorchFunctionMode):
         for part in out if isinstance(out, tuple | list) else (out,):
             if not isinstance(part, Tensor) or not part.is_floating_point():
                 continue
+            self.rounded = str(part.dtype) if part.dtype.itemsize < 4 else self.rounded
             product = _product(func, args, kwargs, part)
             if product is not None:
                 self._multiplied(product, part)

@@ -67,9 +67,19 @@ def copy_without_values(module: nn.Module) -> nn.Module:
     return _copied(module, memo)
 
 
-def copy_with_weights(module: nn.Module) -> nn.Module:
-    """Copy a module without its hooks, in evaluation mode; the copy has the module's own parameters."""
-    return _copied(module, {id(one): one for one in module.parameters()})
+def copies_with_replaced_passes_and_without(module: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """Copy a module twice, in evaluation mode and with the same random weights, of its own types and on its devices.
+
+    The first keeps forward passes of its own modules that were replaced from outside; neither has hooks.
+    """
+    draw = torch.Generator().manual_seed(0)
+    memo: dict[int, Any] = {}
+    for one in module.parameters():
+        drawn = torch.randn(one.shape, generator=draw, device="cpu") * (1, *one.shape)[-1] ** -0.5
+        floating = one.is_floating_point()
+        memo[id(one)] = nn.Parameter(drawn.to(one.device, one.dtype), requires_grad=False) if floating else one
+    own = _copied(module, memo, replaced=True)
+    return own, _copied(own, {id(one): one for one in own.parameters()})
 
 
 def changed_from_outside(module: nn.Module) -> str:
@@ -88,7 +98,7 @@ def changed_from_outside(module: nn.Module) -> str:
     return ""
 
 
-def _copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+def _copied(module: nn.Module, memo: dict[int, Any], *, replaced: bool = False) -> nn.Module:
     """Copy without hooks, but those that compute weights, and without forward passes that wrap the class's own.
 
     Tensors that such hooks have computed, which cannot be copied, are those of the module.
@@ -96,7 +106,7 @@ def _copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
     held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
     twin = copy.deepcopy(module, {id(one): one.detach() for one in held if not one.is_leaf} | memo)
     for part in twin.modules():
-        if "forward" in vars(part):  # wrapped by Accelerate and others
+        if "forward" in vars(part) and not (replaced and not hasattr(part, "_hf_hook")):  # Accelerate's move tensors
             del part.forward
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"):
             hooks = getattr(part, name)

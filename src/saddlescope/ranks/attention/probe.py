@@ -297,6 +297,7 @@ def returned_outputs(returned: object, batch: int, tokens: int) -> list[Float[Te
     for leaf in pytree.tree_leaves(returned):
         if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or leaf.numel() % (batch * tokens):
             continue
+        leaf = leaf.float()
         if leaf.ndim > 4 and len(leaf) == batch and leaf[0, ..., 0].numel() == tokens:  # windows of an image
             leaf = leaf.flatten(1, -2)
         if leaf.ndim == 4 and len(leaf) == batch and leaf.shape[1] * leaf.shape[2] == tokens:

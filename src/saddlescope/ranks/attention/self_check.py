@@ -25,7 +25,7 @@ TOLERANCE = 2e-3  # of float32 sums, relative to the largest entry; factors of o
 
 
 _ROUNDING = 1e-5  # of float32 vectors, relative to their length
-_SMALLEST = 1e-3  # change of values, relative to the largest
+_SMALLEST = 1e-3  # change of values or scores, relative to the largest
 _MASKED = 1e4  # size of scores beyond which they are those of a mask
 _GATE = "a gate comes between W_V and W_O"
 
@@ -72,15 +72,15 @@ def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
     for query, key in meeting.pairs:
         if not of_tokens(query, tokens):
             continue
-        parts = [_with_heads(part, batch, tokens) for part in (query, key)]
+        parts = [_with_heads(part.float(), batch, tokens) for part in (query, key)]
         if any(part is None for part in parts):
             continue
         query4, key4 = parts
         assert query4 is not None
         assert key4 is not None
-        value = None if meeting.value is None else _with_heads(meeting.value, batch, tokens)
+        value = None if meeting.value is None else _with_heads(meeting.value.float(), batch, tokens)
         read = []
-        for part in meeting.read:
+        for part in map(Tensor.float, meeting.read):
             like = None if not read else read[0]
             shaped = _with_heads(part, batch, tokens) if like is None else _like(part, like)
             if shaped is not None:
@@ -142,7 +142,7 @@ def _scores_of(part: Tensor | None, query: Tensor) -> Tensor | None:
     if part is None or part.shape[-2] != query.shape[2]:
         return None
     return (
-        part.reshape(*query.shape[:2], *part.shape[-2:])
+        part.float().reshape(*query.shape[:2], *part.shape[-2:])
         if part.numel() == query[..., 0].numel() * part.shape[-1]
         else None
     )
@@ -176,7 +176,7 @@ def factors_of_heads(heads: Heads) -> tuple[str, str]:
         else:
             largest = max(map(abs, found))
             if min(found) <= _ROUNDING * largest:
-                return f"a head multiplies its {what} by 0 or by a negative number", ""
+                return f"a head multiplies its {what} by 0 or by a negative number. Pass matrices='*'", ""
             if max(found) - min(found) > TOLERANCE * largest:
                 remark = f"heads multiply their {what} by numbers of their own"
     return "", remark
@@ -228,7 +228,7 @@ def _others_changed(before: Heads, after: Heads, factors: HeadFactors) -> bool:
                 change = change - change.where(~held, torch.nan).nanmedian(dim=-1, keepdim=True).values.nan_to_num(0.0)
             change = change.abs().nan_to_num(0.0)
             size = torch.maximum(change.max(), TOLERANCE * old.abs().where(seen, 0.0).max())  # above rounding
-            if bool((change[~held] > 10 * TOLERANCE * size).any()):
+            if bool((change[~held] > _SMALLEST * size).any()):
                 return True
     return False
 

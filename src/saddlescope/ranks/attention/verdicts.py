@@ -103,6 +103,8 @@ def judge(
             found = _refused(f"its scores or attention weights are mixed by {trace.mixed}, over heads or tokens")
         elif not one.of_single_tokens():
             found = unchecked(module, fitting, _MIXED_TOKENS)
+        elif trace.rounded:
+            found = unchecked(module, fitting, f"it computes in {trace.rounded}, and the check needs float32")
         first = first if first is not None and first.outcome == "refused" else found
     return first or _refused("its forward pass was not called")
 

@@ -20,8 +20,11 @@ from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import offline, stored_name
+from saddlescope.ranks.tracker.matrix_selection import parameter_name
 
 _NO_SIZE = re.compile(r"seed|prng_key|alpha|step|scal|^t(init|final)$|^deltaT$")  # numbers that allocate nothing
+_MERGE = "Merge it first: PeftModel.merge_and_unload(), then save_pretrained."
+INSIDE = "model.diffusion_model."  # where a file of a whole pipeline has its denoiser
 KOHYA = re.compile(r"^(lora|lycoris)(_unet|_te\d?|_transformer|_prior_te|_prior_unet)?_")
 
 
@@ -79,6 +82,9 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
     absent = [name for name in changes if name not in base.tensors]
     if absent:
         sentence = f"{adapter.path} must fit {base.path}; got parts that it does not have: {first_few(absent)}."
+        names, first = (dict(model.named_parameters(remove_duplicate=once)).keys() for once in (False, True))
+        if (names - first).intersection(absent):
+            sentence += " Save the base with a copy of each shared weight, and tie_word_embeddings=False."
         if len(absent) == len(changes):
             raise InputError(sentence)
         on_error(sentence)
@@ -98,7 +104,7 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
     flat: dict[str, list[str]] = {}  # kohya's names have underscores for dots
     for name in base.tensors:
         path, _, own = name.rpartition(".")
-        flat.setdefault(f"{path.replace('.', '_')}.{own}", []).append(name)
+        flat.setdefault(f"{path.removeprefix(INSIDE).replace('.', '_')}.{own}", []).append(name)
 
     def found(name: str) -> str:
         if name in aligned:
@@ -111,9 +117,9 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
     for name, one in renamed.items():
         first = theirs.setdefault(found(one), name)
         if first != name:
+            cure = _MERGE if one == renamed[first] else "Remove those of the other model."  # experts, or two models
             raise InputError(
-                f"{adapter.path} must have one update of {found(one)} of {base.path}; got {first} and {name}. Remove "
-                "those of the other model."
+                f"{adapter.path} must have one update of {found(one)} of {base.path}; got {first} and {name}. {cure}"
             )
     return {name: own for own, name in theirs.items()}
 
@@ -129,8 +135,10 @@ def _of_lora(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
     whole: dict[str, Change] = {
         own: partial(_replaced, adapter, stored) for own, stored in adapter.other_tensors().items()
     }
-    added: dict[str, Change] = {f"{module}.weight": partial(_updated, adapter, module, model)
-                                for module in adapter.updates}  # fmt: skip
+    modules: dict[str, list[str]] = {}
+    for module, one in adapter.updates.items():
+        modules.setdefault(parameter_name(one.weight), []).append(module)
+    added: dict[str, Change] = {name: partial(_updated, adapter, own, model) for name, own in modules.items()}
     added |= {bias: partial(_shifted, adapter, *addition) for bias, addition in adapter.additions().items()}
     found: dict[str, list[Change]] = {}
     for step in (whole, added):
@@ -147,18 +155,19 @@ def _shifted(adapter: AdapterFile, stored: str, scale: float, weight: Tensor, _:
     return weight + scale * adapter.stored.read([stored])[stored].double()
 
 
-def _updated(adapter: AdapterFile, module: str, model: nn.Module, weight: Tensor, name: str) -> Tensor:
-    own, delta = adapter.updates[module], adapter.update(module)
-    flip = not own.embedding and _is_conv1d(model, name)
-    rows = weight.T if flip else weight
-    if delta.shape != rows.shape and delta.flatten(1).shape == rows.flatten(1).shape:
+def _updated(adapter: AdapterFile, modules: Sequence[str], model: nn.Module, weight: Tensor, name: str) -> Tensor:
+    own, deltas = adapter.updates[modules[0]], [adapter.update(module) for module in modules]
+    delta = deltas[0] if own.expert is None else torch.stack(deltas)
+    flip = not own.embedding and _is_transposed(model, name)
+    rows = weight.mT if flip else weight
+    if own.expert is None and delta.shape != rows.shape and delta.flatten(1).shape == rows.flatten(1).shape:
         delta = delta.reshape(rows.shape)  # a kernel, whose factors are matrices
     rows = rows + _fitting(adapter, name, delta, rows)
     if own.magnitude is not None:
         lengths = adapter.stored.read([own.magnitude])[own.magnitude]
         by_shape = "lengths" in own.parts
         rows = with_lengths(rows.T, lengths).T if own.embedding else with_lengths(rows, lengths, by_shape=by_shape)
-    return rows.T.contiguous() if flip else rows
+    return rows.mT.contiguous() if flip else rows
 
 
 def _fitting(adapter: AdapterFile, name: str, found: Tensor, weight: Tensor) -> Tensor:
@@ -166,7 +175,7 @@ def _fitting(adapter: AdapterFile, name: str, found: Tensor, weight: Tensor) -> 
     if found.shape != weight.shape:
         raise InputError(
             f"{adapter.path} must have the shapes of its base; got {tuple(found.shape)} for {name}, "
-            f"{tuple(weight.shape)}."
+            f"{tuple(weight.shape)}. Pass the base that it was trained on, such as one with a resized vocabulary."
         )
     return found
 
@@ -181,23 +190,31 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
         raise InputError(
             f"{adapter.path} must have {CONFIG} beside it, since its method is {adapter.method}; got none."
         )
+    if adapter.config.get("save_projection") is False:
+        raise InputError(
+            f"{adapter.path} must hold its projections, which depend on all layers; got {adapter.method} without them "
+            f"(save_projection). {_MERGE}"
+        )
     _require_sizes(base, adapter)
     modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
     stored: dict[str, list[str]] = {}
+    changes: dict[str, list[Change]] = {}
     for name in adapter.stored.tensors:
         own = name.removeprefix(PREFIX)
+        if own in base.tensors:  # of modules_to_save
+            changes[own] = [partial(_replaced, adapter, name)]
+            continue
         module = next((own[:at] for at in _dots(own) if own[:at] in modules), None)
         stored.setdefault(module or "", []).append(name)
     shared = stored.pop("", [])
     if not stored:
         raise InputError(
-            f"{adapter.path} must change weights of {base.path}; got {adapter.method}, which has none in its file."
+            f"{adapter.path} must hold tensors of each matrix of {base.path} that it changes; got {adapter.method}, "
+            "which has none in its file."
         )
-
-    return {
-        modules[module]: [partial(_merged_by_peft, adapter, [*names, *shared], model)]
-        for module, names in stored.items()
-    }
+    for module, names in stored.items():
+        changes[modules[module]] = [partial(_merged_by_peft, adapter, [*names, *shared], model)]
+    return changes
 
 
 def _require_sizes(base: Checkpoint, adapter: AdapterFile) -> None:
@@ -220,7 +237,7 @@ def _merged_by_peft(adapter: AdapterFile, stored: Sequence[str], model: nn.Modul
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"An adapter of {adapter.method}", "PEFT", "language") from error
     tensors = {own: one.double() for own, one in adapter.stored.read(stored).items()}
-    flip = _is_conv1d(model, name)
+    flip = _is_transposed(model, name)
     layer = nn.Linear(*(weight.shape if flip else weight.shape[::-1]), bias=False)
     layer.weight = nn.Parameter((weight.T if flip else weight).contiguous(), requires_grad=False)
     root = nn.Module()
@@ -237,17 +254,14 @@ def _merged_by_peft(adapter: AdapterFile, stored: Sequence[str], model: nn.Modul
             config.task_type = None
             whole = peft.get_peft_model(root, config, autocast_adapter_dtype=False).double()
             loading = peft.set_peft_model_state_dict(whole, tensors)
+            if loading.unexpected_keys:
+                raise ValueError(f"it has {first_few(loading.unexpected_keys)} beside this layer")
             merged = whole.merge_and_unload().get_parameter(name).detach()  # type: ignore[operator]
     except Exception as error:  # each method has its own errors
         raise InputError(
             f"{adapter.path} must be a method that PEFT can merge layer by layer; got {adapter.method} "
-            f"({first_line(error)}). Merge it first: PeftModel.merge_and_unload(), then save_pretrained."
+            f"({first_line(error)}). {_MERGE}"
         ) from error
-    if loading.unexpected_keys:
-        raise InputError(
-            f"{adapter.path} must be an adapter of the installed PEFT; got tensors that {adapter.method} does not "
-            f"have: {first_few(loading.unexpected_keys)}."
-        )
     return merged.T.contiguous() if flip else merged
 
 
@@ -260,9 +274,10 @@ def _dots(name: str) -> list[int]:
     return [match.start() for match in re.finditer(r"\.", name)][::-1]
 
 
-def _is_conv1d(model: nn.Module, name: str) -> bool:
+def _is_transposed(model: nn.Module, name: str) -> bool:
+    """Return True for a weight that is stored as (inputs, outputs), also for each expert."""
     try:
         module = model.get_submodule(name.rpartition(".")[0])
     except AttributeError:
         return False
-    return type(module).__name__ == "Conv1D"
+    return type(module).__name__ == "Conv1D" or bool(getattr(module, "is_transposed", False))

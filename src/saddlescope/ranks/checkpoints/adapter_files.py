@@ -83,7 +83,7 @@ class AdapterFile:
     @property
     def method(self) -> str:
         """PEFT's name of the method."""
-        return str(self.config.get("peft_type", "LORA"))
+        return str(self.config.get("peft_type", "LORA")).upper()
 
     def settings(self, module: str) -> tuple[AdapterSettings, str]:
         """Return the settings of the part of a pipeline that a module belongs to, and the module's name in it."""
@@ -134,8 +134,29 @@ class AdapterFile:
                 raise InputError(
                     f"{self.path} must hold {error} of {module}; got {first_few(own.values())}."
                 ) from error
-            found[module] = ModuleUpdate(module, own, self._scale(module, rank, own.get("alpha")))
+            name, count = self._experts(module, rank or 1)
+            scale = self._scale(name, rank and rank // count, own.get("alpha"))
+            for number in range(count):
+                one = name if count == 1 else f"{name}[{number}]"
+                found[one] = ModuleUpdate(one, own, scale, (number, count) if count > 1 else None)
         return found
+
+    def _experts(self, module: str, rank: int) -> tuple[str, int]:
+        """Return the parameter that factors of several experts belong to, and their number; else the module, and 1.
+
+        PEFT wraps a module once for each of its parameters, in the order of the model, the last outermost. Its settings
+        have them in any order, but experts multiply by `down_proj` last.
+        """
+        path, given = module.replace(".base_layer", ""), self.config.get("target_parameters")
+        targets = [str(one).rpartition(".") for one in given] if isinstance(given, list) else []
+        own = dict.fromkeys(name for parent, dot, name in targets if dot and f".{path}".endswith(f".{parent}"))
+        at = len(own) - 1 - module.count(".base_layer")
+        if not 0 <= at < len(own):
+            return module, 1
+        name = f"{path}.{sorted(own, key=lambda one: one.startswith('down'))[at]}"
+        settings, inner = self.settings(name)
+        count, rest = divmod(rank, settings.rank(inner))
+        return (name, count) if count > 1 and not rest else (module, 1)
 
     def _scale(self, module: str, rank: int | None, alpha: str | None) -> float:
         if rank is None and alpha is None and self.method == "LOKR":  # PEFT scales two matrices, too
@@ -182,13 +203,14 @@ class AdapterFile:
         """
         if self.method not in _OF_LORA:
             raise InputError(
-                f"{self.path} must be LoRA to be measured without its base; got {self.method}. Pass the base first."
+                f"{self.path} must be LoRA to be used without its base; got {self.method}. Pass the base to spectra "
+                "or to lora merge."
             )
         self.require_mergeable()
         if any(one.magnitude for one in self.updates.values()):
             raise InputError(
-                f"{self.path} must be LoRA to be measured without its base; got DoRA, which scales the rows of the "
-                "weights of the base. Pass the base first."
+                f"{self.path} must be LoRA to be used without its base; got DoRA, which scales the rows of the weights "
+                "of the base. Pass the base to spectra or to lora merge."
             )
 
     def require_mergeable(self) -> None:
@@ -228,8 +250,9 @@ class AdapterFile:
         return self.updates[module].delta(lambda role: self._read(module, role).double())
 
     def _read(self, module: str, role: str) -> Tensor:
-        name = self.updates[module].parts[role]
-        tensor = self.stored.read([name])[name]
+        one = self.updates[module]
+        name = one.parts[role]
+        tensor = one.own_part(role, self.stored.read([name])[name])
         require_finite(self.path, name, tensor)
         return tensor
 

@@ -18,11 +18,20 @@ from typing import Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 
 _LONGEST = 512  # characters of a pattern, and of a name that it is matched with
 _MOST = 10**7  # steps that matching one pattern may take
 _LARGEST = 3.4e38  # number of float32
 _KEEPS_BASE = ("gaussian", "eva", "orthogonal", "mica", "true", "false")  # starts that leave the base as stored
+_PLAIN = {  # PEFT's fields for LoRA with which the update is s B A, or that are checked elsewhere
+    "alpha_pattern", "auto_mapping", "base_model_name_or_path", "bias", "corda_config", "ensure_weight_tying",
+    "eva_config", "exclude_modules", "fan_in_fan_out", "inference_mode", "init_lora_weights", "layers_pattern",
+    "layers_to_transform", "loftq_config", "lora_alpha", "lora_bias", "lora_dropout", "lora_ga_config",
+    "megatron_config", "megatron_core", "modules_to_save", "peft_type", "peft_version", "qalora_group_size", "r",
+    "rank_pattern", "revision", "runtime_config", "target_modules", "target_parameters", "task_type",
+    "trainable_token_indices", "use_dora", "use_rslora",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,16 +97,17 @@ class AdapterSettings:
         return value
 
     def require_stored_base(self) -> None:
-        """Raise InputError for an adapter that was trained on a base other than the stored one.
+        """Raise InputError for an adapter that is not s B A on the stored base, as far as its settings are known.
 
         Raises:
             InputError: the start subtracts the first factors from the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA), or
-                is not known to leave it; or the adapter is of copies of its layers.
+                is not known to leave it; or a variant of PEFT is on, such as copies of layers, or an unknown switch.
         """
-        if self.values.get("layer_replication"):
+        switched = {name for name, value in self.values.items() if value and isinstance(value, bool | dict | list)}
+        if str(self.values.get("peft_type")).upper() == "LORA" and (variants := sorted(switched - _PLAIN)):
             raise InputError(
-                f"{self.path} must be an adapter of the layers of the stored base; got layer_replication, which copies "
-                "and reorders them. Merge it by PEFT's merge_and_unload."
+                f"{self.path} must be LoRA of the layers of its base; got {first_few(variants)}, with which the update "
+                "is not known to be s B A. Merge it by PEFT's merge_and_unload, where PEFT can."
             )
         start = self.values.get("init_lora_weights")
         if isinstance(start, str) and start.lower() not in _KEEPS_BASE:

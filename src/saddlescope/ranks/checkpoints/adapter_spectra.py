@@ -1,6 +1,6 @@
 """Spectra of LoRA alone: those of the updates scale * B A, without the base."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,8 +50,8 @@ def adapter_spectra(
     for _, adapter in adapters:
         adapter.require_own_update()
         adapter.report(on_error)
-    modules = sorted({name for _, adapter in adapters for name in adapter.matrices}, key=natural_order)
-    names = _selected(modules, matrices)
+    weights = {name: adapter.updates[name].weight for _, adapter in adapters for name in adapter.matrices}
+    names = sorted(_selected(weights, matrices), key=natural_order)
     found: list[list[Spectra]] = []
     for number, name in enumerate(names):
         report(number / len(names), name)
@@ -60,7 +60,7 @@ def adapter_spectra(
         raise InputError(f"{adapters[0][1].path} must hold factors that can be measured; got none.")
     dataset = spectra_dataset(
         [step for step, _ in adapters],
-        matrices=stacked_updates([f"{name}.weight" for name in names], [[_UNKNOWN, *row] for row in found]),
+        matrices=stacked_updates([weights[name] for name in names], [[_UNKNOWN, *row] for row in found]),
     )
     remarks = [remark for _, adapter in adapters for remark in adapter.remarks]
     for _, adapter in adapters:
@@ -87,16 +87,16 @@ def open_adapters(sources: Sequence[object], weights: str | None) -> list[Adapte
     return found
 
 
-def _selected(modules: Sequence[str], matrices: MatrixSelection | None) -> list[str]:
+def _selected(weights: Mapping[str, str], matrices: MatrixSelection | None) -> list[str]:
     if matrices is None:
-        return list(modules)
+        return list(weights)
     if callable(matrices):
         raise InputError("matrices must be patterns for adapters without their base; got a function.")
     patterns = (matrices,) if isinstance(matrices, str) else tuple(matrices)
     for pattern in patterns:
-        if not any(matches(f"{name}.weight", pattern) for name in modules):
+        if not any(matches(weight, pattern) for weight in weights.values()):
             raise InputError(f"matrices must match modules of the adapter; got {pattern!r}, which matches none.")
-    return [name for name in modules if any(matches(f"{name}.weight", pattern) for pattern in patterns)]
+    return [name for name, weight in weights.items() if any(matches(weight, pattern) for pattern in patterns)]
 
 
 _UNKNOWN = Spectra.of(np.full((1, 1), np.nan), np.full(1, np.nan))  # of the base, and of what cannot be measured

@@ -51,6 +51,8 @@ STORED_NAMES = {  # those of `_ROLES` that are written, by format
 }
 _PART = re.compile(r"(?P<module>.+?)\.(?:" + "|".join(f"({pattern})" for pattern in _ROLES) + r")")
 _ATTENTION_PROCESSOR = re.compile(r"(?P<module>.+)\.processor\.(?P<layer>to_\w+)_lora\.(?P<side>down|up)\.weight")
+_GLORA = re.compile(r"(?P<module>(lora|lycoris)_\w+)\.(a1|a2|b1|b2|bm)\.weight")  # plain layers are called so, too
+_EMBEDDING = re.compile(r"(embed(_tokens|_in)?|embeddings?|wte|wpe)$")
 _PAIRS = (("down", "up"), ("embedding_down", "embedding_up"), ("down_turned", "up_turned"))  # roles of A and B
 _RANKED = {
     "down": 0,
@@ -68,6 +70,8 @@ def part_of(name: str) -> tuple[str, str] | None:
     if (early := _ATTENTION_PROCESSOR.fullmatch(name)) is not None:  # Diffusers before 0.22
         layer = "to_out.0" if early["layer"] == "to_out" else early["layer"]
         return f"{early['module']}.{layer}", early["side"]
+    if (glora := _GLORA.fullmatch(name)) is not None:
+        return glora["module"], "unread"
     found = _PART.fullmatch(name)
     if found is None:
         return None
@@ -91,11 +95,26 @@ class ModuleUpdate:
         module: name of the module in its model.
         parts: names of the stored tensors by their roles.
         scale: s.
+        expert: its number, and that of all experts of one parameter, whose factors PEFT stacks; None for a layer. The
+            name of the module is then that of the parameter, with the number in brackets.
     """
 
     module: str
     parts: Mapping[str, str]
     scale: float
+    expert: tuple[int, int] | None = None
+
+    @property
+    def weight(self) -> str:
+        """Name of the weight."""
+        return self.module if self.expert else f"{self.module}.weight"
+
+    def own_part(self, role: str, stored: Tensor) -> Tensor:
+        """Return the part of a stored tensor that belongs to this update."""
+        if self.expert is None:
+            return stored
+        number, count = self.expert
+        return stored.chunk(count)[number] if role == "down" else stored[:, number::count]
 
     @property
     def factors(self) -> tuple[str, str] | None:
@@ -111,7 +130,8 @@ class ModuleUpdate:
     @property
     def embedding(self) -> bool:
         """True if B A is the transpose of the update of an embedding."""
-        return "embedding_down" in self.parts
+        mlx = "down_turned" in self.parts and _EMBEDDING.search(self.module)  # lora_a is then (entries, rank)
+        return "embedding_down" in self.parts or bool(mlx)
 
     @property
     def magnitude(self) -> str | None:

@@ -37,6 +37,7 @@ _SINGLE = (  # in the order of preference
 _PIPELINE = "model_index.json"
 _DENOISERS = ("transformer", "unet", "prior")  # the part of a pipeline that is read
 SHARD = re.compile(r"(?P<name>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.\w+")
+_OTHER = re.compile(r"(pytorch_)?model(_fsdp)?_[1-9]\d*([.-].*)?")  # Accelerate's names of models after the first
 _TRAINER = ("training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 _CHUNK = 2**26  # bytes hashed at once
 _PIECES, _PIECE = 16, 2**12  # of a sample: their number, and bytes of each
@@ -294,6 +295,10 @@ def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[
     if path.is_dir() and (path / _PIPELINE).is_file() and files[0].parent.parent == path:
         found.append(
             f"{path} is a pipeline: its {files[0].parent.name} was read. For another part, pass the folder of that."
+        )
+    if others := sorted(one.name for one in path.iterdir() if _OTHER.fullmatch(one.name)) if path.is_dir() else ():
+        found.append(
+            f"{path} also holds {first_few(others)}, of other models: {files[0].name} was read. Pass each alone."
         )
     shard = SHARD.fullmatch(path.name) if path.is_file() else None
     if shard is not None and int(shard["count"]) > 1:

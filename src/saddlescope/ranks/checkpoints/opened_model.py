@@ -1,5 +1,6 @@
 """The model of a checkpoint without its weights, by Transformers or by the names and shapes of its tensors."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from saddlescope.ranks.checkpoints.files import Checkpoint
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import HeadCounts, Heads
 from saddlescope.ranks.checkpoints.transformers_model import LoadedCheckpoint, as_loaded, hollow, meta_model
+
+_PACKED = re.compile(r"(.*\.)?(q?weight(_packed|:qdata)?|_weight_qdata|W_q|\w+_blocks)")  # names of quantised weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +70,15 @@ def open_model(base: Checkpoint, heads: Heads | None, on_error: Callable[[str], 
     Args:
         base: the checkpoint.
         heads: numbers of heads, for models that Transformers does not know; see `HeadCounts`.
-        on_error: called with a sentence on tensors that do not fit the configuration.
+        on_error: called with a sentence on weights that are quantised, or do not fit the configuration.
     """
     remarks = []
+    integers = (name for name, one in base.tensors.items() if not one.floating and len(one.shape) > 1)
+    if packed := [name for name in integers if _PACKED.fullmatch(name)]:
+        on_error(
+            f"{base.path} must hold weights as floating-point numbers; got integers, as of a model quantised to 4 or 8 "
+            f"bits, in {first_few(packed)}. Dequantise it with the program that wrote it."
+        )
     try:
         model = meta_model(base)
     except InputError as error:  # the names and shapes of the tensors remain

@@ -176,7 +176,7 @@ def checkpoint_spectra(
     report(len(units) / (len(units) + 1), "comparing all tensors")
     of_series = (remark for match in series for remark in (*match.checkpoint.remarks, *match.remarks))
     remarks = list(dict.fromkeys([*notes, *opened.remarks, *passed_over, *of_series]))
-    remarks += find_identical(start, series, on_error)
+    remarks += find_identical(start, series, needed, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
         products=stacked_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,

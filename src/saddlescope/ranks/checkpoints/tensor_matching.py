@@ -71,17 +71,30 @@ def match_tensors(
     return MatchedCheckpoint(other, fitting, tuple(remarks), {name: names[name] for name in unfit})
 
 
-def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_error: Callable[[str], None]) -> list[str]:
+def find_identical(
+    base: Checkpoint, series: Sequence[MatchedCheckpoint], needed: Collection[str], on_error: Callable[[str], None]
+) -> list[str]:
     """Find tensors that are identical in two checkpoints.
 
     Args:
         base: the checkpoint at the start.
         series: the later ones.
+        needed: names in the base of the measured tensors, whose faults were reported.
         on_error: called with a sentence on each checkpoint whose tensors are all identical to those of another.
 
     Returns:
-        Sentences on checkpoints that share a part of their tensors with the previous one.
+        Sentences on checkpoints that share a part of their tensors with the previous one, and on tensors that cannot be
+        read.
     """
+    faults: dict[str, None] = {}
+
+    def holds_same(name: str, one: Checkpoint, own: str, other: Checkpoint, theirs: str) -> bool:
+        try:
+            return one.holds_same(own, other, theirs)
+        except InputError as error:
+            faults.update({} if name in needed else {str(error): None})
+            return False
+
     compared = [base, *(match.checkpoint for match in series)]
     names = [{name: name for name in trainable_tensors(base, base.tensors)}]
     names += [
@@ -97,13 +110,13 @@ def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_err
         for earlier in range(later):
             ours, theirs = names[later], names[earlier]
             common = [name for name in names[0] if name in ours and name in theirs]
-            same = [n for n in common if compared[later].holds_same(ours[n], compared[earlier], theirs[n])]
+            same = [n for n in common if holds_same(n, compared[later], ours[n], compared[earlier], theirs[n])]
             pair = f"{compared[later].path} and {compared[earlier].path}"
             if common and len(same) == len(common):
                 on_error(f"{pair} are the same checkpoint: all {len(common)} tensors are identical. Leave one out.")
             elif same and earlier == later - 1:
                 shared.setdefault(tuple(same), []).append(pair)
-    return [
+    return [*faults] + [
         f"{pairs[0]}{f', and {len(pairs) - 1} more pairs,' if len(pairs) > 1 else ''} share {len(same)} of "
         f"{len(names[0])} tensors bit for bit, such as {first_few(same)}: frozen, or copied by mistake?"
         for same, pairs in shared.items()

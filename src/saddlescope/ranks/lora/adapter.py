@@ -140,7 +140,8 @@ def write_adapter(
         transposed: True if the modules store their weights as (inputs, outputs), as in GPT-2.
         task: PEFT's type of the task, such as "CAUSAL_LM".
         modules: names of all modules of the model; None if they are unknown.
-        whole: weights that replace those of the base, by the names of the parameters; PEFT's `modules_to_save`.
+        whole: weights that replace those of the base, by the names of the parameters: those of PEFT's
+            `modules_to_save`, those of the adapted layers themselves, and biases alone.
         dtype: type of the stored numbers; None stores factors in float32, and whole weights in their own type.
 
     Raises:
@@ -159,7 +160,9 @@ def write_adapter(
         part = parts[name][key.removeprefix(f"{stems[name]}.")]
         tensors[key] = part.to(dtype if dtype and part.ndim else torch.float32).contiguous()  # alpha may be no half
     for name, tensor in whole.items():
-        tensors[PREFIX + name] = tensor.to(dtype or tensor.dtype).clone().contiguous()
+        module, _, own = name.rpartition(".")
+        stored_name = f"{module}.base_layer.{own}" if module in factors else name
+        tensors[PREFIX + stored_name] = tensor.to(dtype or tensor.dtype).clone().contiguous()
     with written_folder(folder) as new:
         file = new / (WEIGHTS[0] if form == "peft" else adapter_path(folder, form).name)
         save_file(tensors, file, metadata={"format": "pt"} | _header(form, factors))
@@ -238,13 +241,15 @@ def _peft_config(
     factors: Mapping[str, LoraFactors], whole: Mapping[str, Tensor], modules: Sequence[str] | None
 ) -> dict[str, Any]:
     experts = [name for name, one in factors.items() if one.experts]
+    saved = {name.rpartition(".")[0] for name in whole if not name.endswith(".bias")} - factors.keys()
+    biases = any(name.endswith(".bias") and name.rpartition(".")[0] not in saved for name in whole)
     config = {
         "peft_type": "LORA",
         "inference_mode": True,
         **_ranks({name: one.rank for name, one in factors.items()}, modules, experts),
-        "modules_to_save": sorted({name.rpartition(".")[0] for name in whole}) or None,
+        "modules_to_save": sorted(saved) or None,
         "lora_dropout": 0.0,
-        "bias": "none",
+        "bias": "all" if biases else "none",
     }
     return config | ({"target_parameters": experts} if experts else {})
 

@@ -27,10 +27,11 @@ from saddlescope.ranks.lora.adapter import (
     require_type,
     write_adapter,
 )
-from saddlescope.ranks.lora.chosen_weights import ChosenWeight
+from saddlescope.ranks.lora.chosen_weights import ChosenWeight, Kind
 from saddlescope.ranks.lora.extract import ExtractedLayer, Extraction
 from saddlescope.ranks.lora.pipeline_parts import KOHYA_PARTS, part_of_class
 from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, require_ranks, truncation
+from saddlescope.ranks.tracker.matrix_selection import parameter_name
 
 
 @validate_arguments
@@ -94,23 +95,31 @@ def merge_lora(
     layers = []
     whole = opened[0].other_tensors() if len(opened) == 1 and scales == [1] and formats[0] == form == "peft" else {}
     left_out = [name for one in opened for name in [*one.other_tensors().values(), *one.vectors]]
-    for number, name in enumerate(names):
-        report(number / len(names), name)
+    grouped: dict[str, list[str]] = {}  # the experts of one parameter have one rank
+    for name, weight in {name: one.updates[name].weight for one in opened for name in one.matrices}.items():
+        grouped.setdefault(parameter_name(weight), []).append(name)
+    for number, (parameter, members) in enumerate(grouped.items()):
+        name = members[0]
+        report(number / len(grouped), name)
         pairs = [(one, weight) for one, weight in zip(opened, scales, strict=True) if name in one.updates]
-        shape = _shape(pairs[0][0], name)
-        if other := next((one for one, _ in pairs if _shape(one, name) != shape), None):
+        shape, first = _shape(pairs[0][0], name), pairs[0][0].updates[name]
+        held = ((one, _shape(one, name), one.updates[name].expert) for one, _ in pairs)
+        if other := next((one for one, *sizes in held if sizes != [shape, first.expert]), None):
             raise InputError(f"{other.path} must have the shapes of {opened[0].path}; got others for {name}.")
-        svd = _decomposed(pairs, name)
-        kept = truncation(svd.values, energy, rank, max_rank)
+        svds = [_decomposed(pairs, member) for member in members]
+        kept = max(truncation(svd.values, energy, rank, max_rank) for svd in svds)
         size = shape[0], math.prod(shape[1:])
-        values = np.pad(svd.values.numpy(), (0, min(size) - len(svd.values)))  # beyond the rank of the product
-        layers.append(ExtractedLayer(name, size, values, kept, svd.energy))
+        for member, svd in zip(members, svds, strict=True):
+            values = np.pad(svd.values.numpy(), (0, min(size) - len(svd.values)))  # beyond the rank of the product
+            layers.append(ExtractedLayer(member, size, values, kept, svd.energy))
         if kept:
-            B, A = (side.float() for side in svd.truncate(kept))
-            weight = ChosenWeight(name, "convolution" if len(shape) > 2 else "linear", transposed=False, modules=())
-            own = weight.factors([(B, A)], shape, embedding=pairs[0][0].updates[name].embedding)
+            sides = [(B.float(), A.float()) for B, A in (svd.truncate(kept) for svd in svds)]
+            kind: Kind = "experts" if first.expert else "convolution" if len(shape) > 2 else "linear"
+            own = ChosenWeight(name, kind, transposed=False, modules=()).factors(
+                sides, shape, embedding=first.embedding
+            )
             require_held(opened[0].path, name, [own], stored_type or torch.float32)
-            factors[_renamed(name, opened[0], formats[0], form)] = own
+            factors[_renamed(parameter if first.expert else name, opened[0], formats[0], form)] = own
     if not factors:
         paths = " and ".join(dict.fromkeys(str(one.path) for one in opened))
         raise InputError(f"{paths} must change weights by factors; got updates of 0. Leave out what changes nothing.")
@@ -192,7 +201,7 @@ def _shape(adapter: AdapterFile, name: str) -> tuple[int, ...]:
         return tuple(adapter.update(name).shape)
     down, up = (adapter.stored.tensors[one.parts[role]].shape for role in one.factors)
     if one.factors[0].endswith("turned"):
-        return up[1], down[0]
+        down, up = down[::-1], up[::-1]
     return (down[1], up[0]) if one.embedding else (up[0], *down[1:])
 
 

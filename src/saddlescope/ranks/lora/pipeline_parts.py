@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints.adapted import INSIDE
 from saddlescope.ranks.checkpoints.files import Checkpoint
 
 KOHYA_PARTS = {  # by the names of parts in Diffusers
@@ -22,7 +23,6 @@ _CLASSES = {
 }
 _OF_KOHYA = r".*\b(attentions|resnets|downsamplers|upsamplers)\..*"  # weights of a UNet that kohya's scripts adapt
 _OF_CLIP = r"(text_model\.)?encoder\..*"  # Transformers 5 has no text_model in memory; files of adapters do
-_INSIDE = "model.diffusion_model."  # where a file of a whole pipeline has its denoiser
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def pipeline_part(checkpoint: Checkpoint, form: str) -> PipelinePart:
     if part is not None:
         return PipelinePart(part, _OF_KOHYA if (part, form) == ("unet", "kohya") else ".*")
     if form == "kohya" and not stated:  # names of its authors, which ComfyUI and kohya's scripts use, too
-        inside = any(name.startswith(_INSIDE) for name in checkpoint.tensors)
-        return PipelinePart("unet", re.escape(_INSIDE) + ".*" if inside else ".*", _INSIDE)
+        inside = any(name.startswith(INSIDE) for name in checkpoint.tensors)
+        return PipelinePart("unet", re.escape(INSIDE) + ".*" if inside else ".*", INSIDE)
     raise InputError(
         f"{checkpoint.path} must be a part of a pipeline, such as a folder unet or transformer of Diffusers, for the "
         f"format {form}; got {stated or 'no class in a config.json'}. Choose the format peft."

@@ -106,6 +106,11 @@ class RankTracker(ScheduledTracker):
         require_recorders(recorders, attention=attention, matrices=matrices)
         self._recorders = tuple(recorders)
         require_reference(reference)
+        if device is not None:
+            try:
+                torch.empty(0, device=device)
+            except (AssertionError, RuntimeError) as error:  # without CUDA, or of an unknown name
+                raise InputError(f"device must be one of this machine; got {device!r}. Pass 'cpu'.") from error
         require_readable(model)
         self._owners = owners_of(model)
         with shapes_only(model):

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.state_files import OldStateError
 from saddlescope.ranks.tracker.initial_weights import HeldWeights, InitialWeights, OnDisk, Reference
@@ -31,7 +32,9 @@ _WITH = {True: "with", False: "without"}
 
 
 def require_version(state: Mapping[str, Any]) -> None:
-    """Raise OldStateError for a state of an earlier or later format."""
+    """Raise InputError for what is no state, OldStateError for a state of an earlier or later format."""
+    if not isinstance(state, Mapping):
+        raise InputError(f"state must be that of RankTracker.state_dict(); got {shown(state)}.")
     version = state.get("version", 1)
     if version not in (1, VERSION):
         raise OldStateError(

@@ -13,13 +13,13 @@ odd or even. Gated neurons are compared layer by layer. Two heads with the same 
 W_K b_Q of the biases of queries, are one head. No size changes when a factor moves between layers that allow it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope._shared.arguments import validate_arguments
@@ -33,7 +33,7 @@ from saddlescope.ranks.units.unit_features import Convolution
 from saddlescope.ranks.units.unit_groups import UnitGroup, units_of
 
 _FLOOR = 1e-3  # share of the largest size below which the smallest units together are not merged, and count as 0
-_FIRES = 1e-6  # share of the largest feature of a group below which a unit's largest counts as 0
+_FIRES = 1e-6  # share of the largest part in what a group gives below which a unit counts as one that never fires
 
 
 class WeightsNotFiniteError(InputError):
@@ -91,6 +91,7 @@ def active_units(
     model: nn.Module | tuple[UnitGroup, ...],
     *,
     inputs: Any = None,
+    pairs: Mapping[str, str] | None = None,
     level: float | None = None,
     tolerance: float = 0.01,
 ) -> ActiveUnits:
@@ -102,7 +103,9 @@ def active_units(
     Args:
         model: a model, or groups from `units_of`, which looks for units once.
         inputs: arguments of the model's forward pass: a tensor, a tuple or a dictionary. Units whose features are 0 on
-            all of them do not count. None counts all; heads always count.
+            all of them do not count, and those whose features times `out` are below 1e-6 of the group's largest. None
+            counts all; heads always count.
+        pairs: further layers of a model, as in `units_of`.
         level: size from which a unit is active; None: a tenth of the largest.
         tolerance: distance up to which two units are the same: |u - v| of the directions, or |u - v| / |u| where norms
             matter, as of tanh neurons and heads, in every layer into the units.
@@ -121,11 +124,11 @@ def active_units(
         raise InputError(f"level must be positive and finite; got {level!r}.")
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance must be between 0 and 1; got {tolerance!r}.")
-    groups = model if isinstance(model, tuple) else units_of(model)
-    if inputs is not None and isinstance(model, tuple):
-        raise InputError("inputs need the model, to call it; got groups of units. Pass the model.")
-    firing = {} if inputs is None else firing_units(model, groups, inputs)  # type: ignore[arg-type]
-    sizes = tuple(log_sizes(group, tolerance, firing.get(group.name)) for group in groups)
+    groups = model if isinstance(model, tuple) else units_of(model, pairs=pairs)
+    if isinstance(model, tuple) and (inputs is not None or pairs):
+        raise InputError("inputs and pairs need the model; got groups of units. Pass the model.")
+    features = {} if inputs is None else largest_features(model, groups, inputs)  # type: ignore[arg-type]
+    sizes = tuple(log_sizes(group, tolerance, features.get(group.name)) for group in groups)
     largest = max((float(one[0]) for one in sizes if len(one)), default=-np.inf)
     relative = largest + np.log(0.1) if largest > -np.inf else 0.0
     return ActiveUnits(
@@ -145,7 +148,7 @@ def exponentials(logarithms: Float[np.ndarray, "_"]) -> Float[np.ndarray, "_"]:
 
 @torch.no_grad()
 def log_sizes(
-    group: UnitGroup, tolerance: float, firing: Bool[np.ndarray, "_"] | None = None
+    group: UnitGroup, tolerance: float, features: Float[np.ndarray, "_"] | None = None
 ) -> Float[np.ndarray, "_"]:
     """Return the logarithms of the sizes of the distinct units of a group, descending.
 
@@ -154,7 +157,7 @@ def log_sizes(
     Args:
         group: the units.
         tolerance: as in `active_units`.
-        firing: units that count; None for all.
+        features: largest features of the units, of which those that give too little do not count; None counts all.
 
     Raises:
         WeightsNotFiniteError: weights that are not finite.
@@ -163,8 +166,11 @@ def log_sizes(
     if not all(all_finite(each) for each in (*into, out)):
         raise WeightsNotFiniteError(f"weights must be finite; got NaN or infinity in {group.name}.")
     scaled, exponents = _rows_to_one(out.cpu().numpy())
-    scaled, powers = scaled if firing is None else scaled * firing[:, None], 1.0
-    keys = []
+    if features is not None:
+        with np.errstate(divide="ignore"):
+            given = np.log(features) + np.log(np.abs(out.cpu().numpy()).max(axis=1))
+        scaled = scaled * (given > given.max() + np.log(_FIRES))[:, None]
+    powers, keys = 1.0, []
     for layer, weights in enumerate(into):
         key = _to_one(weights.cpu().numpy())
         if group.kind != "heads":
@@ -202,8 +208,8 @@ def _to_one(weights: Float[np.ndarray, "m _"]) -> Float[np.ndarray, "m _"]:
 
 
 @torch.no_grad()
-def firing_units(model: nn.Module, groups: Sequence[UnitGroup], inputs: Any) -> dict[str, Bool[np.ndarray, "_"]]:
-    """Return by name of the group which of its units have a feature other than 0 on some input."""
+def largest_features(model: nn.Module, groups: Sequence[UnitGroup], inputs: Any) -> dict[str, Float[np.ndarray, "_"]]:
+    """Return by name of the group the largest size of each unit's feature on the inputs."""
     found: dict[str, Tensor] = {}
     hooks = []
 
@@ -224,5 +230,8 @@ def firing_units(model: nn.Module, groups: Sequence[UnitGroup], inputs: Any) -> 
     run_model(model, inputs, hooks)
     if broken := next((name for name, one in found.items() if not all_finite(one)), None):
         raise InputError(f"inputs must give finite features; got NaN or infinity in {broken}. Check the inputs.")
-    fires = {name: (one > _FIRES * one.max()).cpu().numpy() for name, one in found.items()}
-    return {group.name: fires.get(group.name, np.zeros(group.count, bool)) for group in groups if group.out is not None}
+    return {
+        group.name: found.get(group.name, torch.zeros(group.count)).double().cpu().numpy()
+        for group in groups
+        if group.out is not None
+    }

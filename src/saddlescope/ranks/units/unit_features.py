@@ -4,26 +4,31 @@
     h    input of the layer out of them, the features
 
 Weights and biases into a unit enter by z alone, in which a factor of theirs is a factor of z. So z is replaced rather
-than the weights, which works for layers of any kind, and whatever their weights are.
+than the weights, which works for layers of any kind. What a block computes, with its layers' own forward passes, is
+compared once with what random weights of it say, so that weights of 0 hide nothing. Hooks are not called.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
 from saddlescope.ranks.attention.linear_weights import matrix_of
-from saddlescope.ranks.attention.module_copy import copy_with_weights
-from saddlescope.ranks.attention.probe import quiet
+from saddlescope.ranks.attention.module_copy import copies_with_replaced_passes_and_without
+from saddlescope.ranks.attention.probe import brief, quiet
+from saddlescope.ranks.attention.self_check import TOLERANCE
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 
 _SIDES = (16, 28, 32, 64, 224, *range(1, 64))  # of images on which a block is called
 _LENGTHS = (*_SIDES, 1024, 16384)  # of sequences
-_FACTORS = (4.0, 1024.0)  # powers of 2, exact in any precision
+_FACTORS = (4.0, 2.0**10, 2.0**20)  # powers of 2, exact in any precision
 _EXACT = 1e-4  # relative difference of features that is rounding
+_MIXED = "its features are not those of units, each by its own weights alone"
+_OTHERWISE = "it computes, by forward passes of its layers, something else than its weights say"
 _INTEGER = 1e-3  # difference of a degree from an integer that is rounding
 
 
@@ -39,13 +44,17 @@ class FeatureLaw(NamedTuple):
     parities: tuple[int, ...]
 
 
+class NoUnitsError(Exception):
+    """Reason why the features of a block are not those of units."""
+
+
 class _ReachedError(Exception):
     """The layer out of the units was called: what follows it does not matter."""
 
 
 @torch.no_grad()
-def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, count: int) -> FeatureLaw | None:
-    """Return the law of the features; None if they are not those of units, or the block cannot be called.
+def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, count: int) -> FeatureLaw:
+    """Return the law of the features.
 
     Two properties make them those of units. If z of some units changes, the features of these units change and no
     others, for sets of units that tell any two apart. And where all units have the same z, all have the same feature.
@@ -55,42 +64,50 @@ def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, coun
         out: the layer that reads the features.
         path: a module that calls all of them.
         count: number of units.
+
+    Raises:
+        NoUnitsError: they are not those of units, or of the weights, or the block cannot be called.
     """
     if out in into or len(set(into)) < len(into):
-        return None
+        raise NoUnitsError(_MIXED)
     with quiet():
-        twin, *layers = copy_with_weights(nn.ModuleList([path, out, *into]))  # type: ignore[misc]
-        for inputs in _probes(layers[1]):
-            call = _Call(layers[1:], layers[0], twin, inputs, count)
-            before = call.features()
-            if before is not None:
-                return _law(call, before, len(into))
-    return None
+        own, twin = copies_with_replaced_passes_and_without(nn.ModuleList([path, out, *into]))
+        for layer in own[1:]:  # type: ignore[index]
+            _require_own(layer)
+        failure = NoUnitsError(_MIXED)
+        for inputs in _probes(twin[2]):  # type: ignore[index]
+            try:
+                before = _Call(twin, inputs, count).features()
+            except NoUnitsError as error:
+                failure = error
+                continue
+            law = _law(_Call(twin, inputs, count), before, len(into))
+            features = _Call(own, inputs, count).features()
+            if features.shape != before.shape or float((features - before).abs().max()) > _near(before):
+                raise NoUnitsError(_OTHERWISE)
+            return law
+    raise failure
 
 
-def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw | None:
-    near = _EXACT * float(before.abs().max())
-    if not 0 < near < math.inf:
-        return None
+def _near(before: Tensor) -> float:
+    return _EXACT * float(before.abs().max())
+
+
+def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw:
+    near = _near(before)
     equal = call.features(equal=True)
-    if equal is None or float((equal - equal[:, :1]).abs().max()) > near:
-        return None
+    if not 0 < near < math.inf or float((equal - equal[:, :1]).abs().max()) > near:
+        raise NoUnitsError(_MIXED)
     degrees, parities = [], []
     numbers = torch.arange(before.shape[1])
     for layer in range(layers):
-        found = [one for factor in (-1.0, *_FACTORS) if (one := call.features(layer, factor=factor)) is not None]
-        if len(found) <= len(_FACTORS):
-            return None
-        negative, *scaled = found
+        negative, *scaled = (call.features(layer, factor=factor) for factor in (-1.0, *_FACTORS))
         for bit in range(max(1, (len(numbers) - 1).bit_length())):
             for side in (0, 1):
                 drawn = (numbers >> bit) % 2 == side
-                redrawn = call.features(layer, redraw=drawn)
-                if redrawn is None:
-                    return None
-                change = (redrawn - before).abs().amax(dim=(0, 2)).cpu()
+                change = (call.features(layer, redraw=drawn) - before).abs().amax(dim=(0, 2)).cpu()
                 if bool((change[~drawn] > near).any()) or (drawn.any() and not bool((change[drawn] > near).any())):
-                    return None
+                    raise NoUnitsError(_MIXED)
         degrees.append(_degree(before, scaled, near))
         parities.append(next((sign for sign in (1, -1) if float((negative - sign * before).abs().max()) <= near), 0))
     return FeatureLaw(tuple(degrees), tuple(parities))
@@ -116,16 +133,21 @@ def _degree(before: Tensor, scaled: Sequence[Tensor], near: float) -> float:
 
 
 class _Call:
-    """Call of a block with z replaced."""
+    """Call of a block with z replaced.
 
-    def __init__(
-        self, into: Sequence[nn.Module], out: nn.Module, path: nn.Module, inputs: tuple[Tensor, ...], count: int
-    ) -> None:
-        self._into, self._out, self._path, self._inputs, self._count = into, out, path, inputs, count
+    Args:
+        copies: the path, the layer out of the units, and those into them.
+        inputs: arguments of the path.
+        count: number of units.
+    """
+
+    def __init__(self, copies: Any, inputs: tuple[Tensor, ...], count: int) -> None:
+        self._path, self._out, *self._into = copies
+        self._inputs, self._count = inputs, count
 
     def features(
         self, layer: int = -1, *, factor: float = 1.0, redraw: Tensor | None = None, equal: bool = False
-    ) -> Tensor | None:
+    ) -> Tensor:
         """Return the features, (samples, units, others).
 
         Args:
@@ -133,6 +155,9 @@ class _Call:
             factor: of its z.
             redraw: True for the units whose z is drawn anew.
             equal: give all units, of all layers, the z of the first.
+
+        Raises:
+            NoUnitsError: it fails on the inputs.
         """
         read: list[Tensor] = []
 
@@ -149,12 +174,12 @@ class _Call:
             self._path(*self._inputs)
         except _ReachedError:
             return self._by_unit(read[0])
-        except Exception:  # of any kind: random inputs may not fit what a user's block does
-            return None
+        except Exception as error:  # of any kind: random inputs may not fit what a user's block does
+            raise NoUnitsError(f"it cannot be called on random inputs ({brief(error)})") from error
         finally:
             for hook in hooks:
                 hook.remove()
-        return None
+        raise NoUnitsError("it does not call its layers")
 
     def _replacement(self, number: int, factor: float, redraw: Tensor | None, *, equal: bool) -> Callable[..., Tensor]:
         def replaced(layer: nn.Module, inputs: Any, found: Tensor) -> Tensor:
@@ -170,13 +195,38 @@ class _Call:
 
         return replaced
 
-    def _by_unit(self, read: Tensor) -> Tensor | None:
+    def _by_unit(self, read: Tensor) -> Tensor:
         read = read.detach().double() if read.device.type != "mps" else read.detach().cpu().double()
-        if isinstance(self._out, Convolution):
-            return read.flatten(2) if read.ndim > 2 and read.shape[1] == self._count else None
-        if read.shape[-1] % self._count:
-            return None
+        if isinstance(self._out, Convolution) and read.ndim > 2 and read.shape[1] == self._count:
+            return read.flatten(2)
+        if isinstance(self._out, Convolution) or read.shape[-1] % self._count:
+            raise NoUnitsError(f"features of the shape {tuple(read.shape)} are not those of {self._count} units")
         return read.reshape(-1, self._count, read.shape[-1] // self._count)
+
+
+def _require_own(layer: nn.Module) -> None:
+    """Raise NoUnitsError if a layer returns something else than its weights say."""
+    called: list[bool] = []
+
+    def compare(_: nn.Module, inputs: tuple[Tensor, ...], found: Tensor) -> None:
+        if isinstance(layer, Convolution):
+            kind = next(kind for kind in get_args(Convolution) if isinstance(layer, kind))
+            expected = kind.forward(layer, inputs[0])
+        else:
+            bias = getattr(layer, "bias", None)
+            expected = inputs[0] @ matrix_of(layer) + (0.0 if bias is None else bias)
+        allowed = max(TOLERANCE, 16 * torch.finfo(found.dtype).eps) * float(expected.abs().max())
+        called.append(float((found - expected).abs().max()) <= allowed)
+
+    hook = layer.register_forward_hook(compare)
+    for inputs in _probes(layer):
+        with contextlib.suppress(Exception):  # of any kind, as above
+            layer(*inputs)
+        if called:
+            break
+    hook.remove()
+    if not all(called or [False]):
+        raise NoUnitsError(_OTHERWISE if called else f"{type(layer).__name__} cannot be called on random inputs")
 
 
 def _probes(layer: nn.Module) -> Iterator[tuple[Tensor, ...]]:

@@ -25,7 +25,7 @@ from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.linear_weights import is_linear, matrix_of, plain_weight
 from saddlescope.ranks.module_names import canonical_name, unwrap_model
 from saddlescope.ranks.shards import full_tensor, require_readable
-from saddlescope.ranks.units.unit_features import Convolution, FeatureLaw, feature_law
+from saddlescope.ranks.units.unit_features import Convolution, FeatureLaw, NoUnitsError, feature_law
 
 _NAMED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("fc1",), "fc2"),
@@ -114,7 +114,9 @@ def units_of(model: nn.Module, *, pairs: Mapping[str, str] | None = None) -> tup
     Returns:
         The groups: of `nn.Sequential`, of transformers, of pairs, and heads, each pair of layers once. Left out are
         blocks with layers that have weights between the two, such as normalisation; those whose features are not those
-        of units; gates fused into one layer, experts in one tensor; and convolutions with groups that read the units.
+        of units; those whose layers have forward passes that compute something else than their weights say; gates
+        fused into one layer, experts in one tensor; and convolutions with groups that read the units. Hooks are not
+        called: what they change is not seen.
 
     Raises:
         InputError: nothing is found; or a pair names a layer that does not exist, or two that do not fit.
@@ -132,7 +134,11 @@ def units_of(model: nn.Module, *, pairs: Mapping[str, str] | None = None) -> tup
     model = unwrap_model(model)
     require_readable(model)
     pairs_of_layers: dict[tuple[frozenset[int], int], UnitGroup] = {}
+    left_out: list[str] = []
     for group in (*_in_sequences(model), *_in_transformers(model), *_given(model, pairs or {})):
+        if isinstance(group, str):
+            left_out.append(group)
+            continue
         pairs_of_layers.setdefault((frozenset(map(id, group.into)), id(group.out)), group)
     found = [
         *pairs_of_layers.values(),
@@ -144,13 +150,14 @@ def units_of(model: nn.Module, *, pairs: Mapping[str, str] | None = None) -> tup
     if not found:
         raise InputError(
             "model must have a block that is a sum of units: two linear layers or convolutions in an nn.Sequential, "
-            "the MLP of a transformer, or attention; found none. Name two layers: pairs={'first': 'second'}."
+            f"the MLP of a transformer, or attention; found none{''.join(left_out[:1])}. Name "
+            f"{'other' if left_out else 'two'} layers: pairs={{'first': 'second'}}."
         )
     return tuple(found)
 
 
-def _in_sequences(model: nn.Module) -> Iterator[UnitGroup]:
-    """Yield the groups inside each `nn.Sequential`, those within it included."""
+def _in_sequences(model: nn.Module) -> Iterator[UnitGroup | str]:
+    """Yield the groups inside each `nn.Sequential`, those within it included, or why they are left out."""
     inner = {id(child) for parent in model.modules() if _in_order(parent) for child in parent.children()}
     for name, parent in model.named_modules():
         if not _in_order(parent) or id(parent) in inner:
@@ -164,7 +171,7 @@ def _in_sequences(model: nn.Module) -> Iterator[UnitGroup]:
 
 def _in_order(module: nn.Module) -> bool:
     """Return True if a module calls its layers in their order; an `nn.Sequential` may have another `forward`."""
-    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+    return isinstance(module, nn.Sequential) and getattr(module.forward, "__func__", 0) is nn.Sequential.forward
 
 
 def _layers(name: str, sequence: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -182,8 +189,8 @@ def _layers(name: str, sequence: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield joined, layer
 
 
-def _in_transformers(model: nn.Module) -> Iterator[UnitGroup]:
-    """Yield the MLPs of transformers, by the names of their layers."""
+def _in_transformers(model: nn.Module) -> Iterator[UnitGroup | str]:
+    """Yield the MLPs of transformers, by the names of their layers, or why they are left out."""
     for name, parent in model.named_modules():
         children = dict(parent.named_children())
         for names, out in _NAMED:
@@ -215,14 +222,15 @@ def _given(model: nn.Module, pairs: Mapping[str, str]) -> Iterator[UnitGroup]:
         yield _group(f"{first} -> {second}", (into,), out, count, FeatureLaw((1.0,), (0,)))
 
 
-def _checked(name: str, into: tuple[nn.Module, ...], out: nn.Module, path: nn.Module) -> Iterator[UnitGroup]:
-    """Yield the group if what `out` reads of each unit depends on the weights of this unit alone."""
+def _checked(name: str, into: tuple[nn.Module, ...], out: nn.Module, path: nn.Module) -> Iterator[UnitGroup | str]:
+    """Yield the group if what `out` reads of each unit depends on the weights of this unit alone; else why not."""
     count = _width(into[0])
     if not count or any(_width(layer) != count for layer in into) or not _reads(out, count):
         return
-    law = feature_law(into, out, path, count)
-    if law is not None:
-        yield _group(name, into, out, count, law)
+    try:
+        yield _group(name, into, out, count, feature_law(into, out, path, count))
+    except NoUnitsError as reason:
+        yield f", since {name} is none: {reason}"
 
 
 def _group(name: str, into: tuple[nn.Module, ...], out: nn.Module, count: int, law: FeatureLaw) -> UnitGroup:

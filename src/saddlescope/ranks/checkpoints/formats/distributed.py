@@ -9,6 +9,7 @@ PyTorch reads .metadata by running what it says. Here no class is loaded: its ob
 import io
 import math
 import pickle
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,9 @@ from saddlescope.ranks.checkpoints.formats.torch_file import require_bounded
 from saddlescope.ranks.pickle_scan import require_plain
 
 _INDEX = ".metadata"
-_OF_TRAINING = ("optim", "opt", "scheduler", "lr_scheduler", "scaler", "dataloader", "train_state", "rng")
+_OF_TRAINING = re.compile(
+    r"((optim(izer)?|(lr_)?scheduler|scaler|dataloader)s?|train_state|rng)(_\w*|\d*)|opt(_state)?s?"
+)  # whole first parts of names: a model may have an opt_proj
 
 
 class _Reader(pickle.Unpickler):
@@ -83,7 +86,7 @@ class _Folder:
                 sizes.setdefault(state, {})[own] = _Tensor(
                     str(stored), _lengths(one.attributes.get("size")), _dtype(one)
                 )
-        kept = {state: one for state, one in sizes.items() if not (state and state.startswith(_OF_TRAINING))}
+        kept = {state: one for state, one in sizes.items() if not _OF_TRAINING.fullmatch(state)}
         usual = next((state for state in ("model", "state_dict", "app", "module", "") if state in kept), None)
         if usual is None and len(kept) != 1:
             raise InputError(f"{folder} must hold one state dict, such as model; got {', '.join(sizes) or 'none'}.")
@@ -92,7 +95,7 @@ class _Folder:
         self.tensors = {
             name: one
             for name, one in kept[self.state].items()
-            if not (not self.state and name.startswith(_OF_TRAINING))
+            if self.state or not _OF_TRAINING.fullmatch(name.partition(".")[0])
         }
         self._chunks: dict[str, list[tuple[tuple[int, ...], Placeholder]]] = {}
         for index, info in dict(metadata.attributes.get("storage_data") or {}).items():

@@ -30,7 +30,8 @@ from saddlescope.ranks.checkpoints.formats.tensor_file import (
 )
 from saddlescope.ranks.pickle_scan import require_plain
 
-_STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
+# Keys of the weights in files of training scripts; beside the first, Lightning's state_dict is their average.
+_STATES = ("current_model_state", "state_dict", "model_state_dict", "model", "module")
 _SETTINGS = ("args", "config", "hyper_parameters", "model_args")  # keys of settings; later ones take precedence
 _PLAIN = (int, float, str, list, tuple, dict)
 _BEFORE_1_6 = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # with which PyTorch began its files
