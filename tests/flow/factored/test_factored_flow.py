@@ -234,6 +234,12 @@ def test_starts_that_cannot_be_used_are_named(bad, sentence):
         FactorInit(**({"pairs": ((np.eye(2), np.eye(2)),), "log_scale": -9.0} | bad))
 
 
+def test_a_kink_at_0_is_refused():
+    start = FactorInit([(np.eye(2), np.eye(2))], log_scale=-20.0)
+    with pytest.raises(InputError, match="twice continuously differentiable at B = 0"):
+        factored_flow(lambda B: jnp.sum((B[0] - 1) ** 2) + jnp.sum(jnp.abs(B[0])), start, until=3.0, tolerance=1e-5)
+
+
 def of_eigenvalues(*values):
     Q = rotations(len(values))[0]
     return Q, (Q * np.array(values)) @ Q.T

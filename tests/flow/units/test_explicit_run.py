@@ -1,9 +1,10 @@
-"""Explicit steps of units of degree 2: neurons held at a kink, and where implicit steps go on."""
+"""Explicit steps of units of degree 2: neurons held at a kink, jumps, and where implicit steps go on."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from saddlescope.flow import FlowError, unit_flow
 
@@ -117,4 +118,35 @@ def test_a_loss_that_becomes_nan_is_one_sentence():
         unit_flow(
             lambda theta, x: theta[0] * theta[1] * x, (np.ones(1), np.ones(1)), broken, np.ones((1, 2)),
             degree=2.0, log_scale=-5.0, until=20.0, tolerance=1e-3,
+        )  # fmt: skip
+
+
+def test_a_jump_after_a_long_plateau_is_decided_by_no_error():
+    """One tanh neuron learns the parity of three bits in no time, but for its plateau of 1e6."""
+    X = np.stack(np.meshgrid(*[[-1.0, 1.0]] * 3), axis=-1).reshape(8, 3)
+    y, start, until = X.prod(axis=1), np.array([-0.6, 0.5, 0.45, 0.4]), 8e6
+
+    def slope(t, theta):
+        f = np.tanh(X @ theta[1:])
+        r = (y - theta[0] * f) / 8
+        return np.array([r @ f, *(theta[0] * (r * (1 - f**2)) @ X)])
+
+    run = unit_flow(
+        lambda theta, x: theta[0] * jnp.tanh(theta[1:] @ x), (X, y), squared, start[None], degree=2.0,
+        log_scale=np.log(1e-3), until=until / np.log(1e3), tolerance=1e-6, level=0.1,
+    )  # fmt: skip
+    rise = lambda t, theta: theta @ theta - 0.01  # noqa: E731
+    exact = solve_ivp(slope, (0, until), 1e-3 * start, "LSODA", events=rise, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(run.rises * np.log(1e3), exact.t_events[0], rtol=1e-6)
+    theta = exact.y[:, -1]
+    np.testing.assert_allclose(run.losses[-1], np.mean((theta[0] * np.tanh(X @ theta[1:]) - y) ** 2) / 2, rtol=1e-6)
+
+
+def test_a_blow_up_in_finite_time_is_named_at_its_time():
+    """b = uv of u = alpha, v = 0: db/dt = sqrt(4 b^2 + alpha^4) (1 + b^2), infinite at arccosh(2 / alpha^2) / 2."""
+    time = np.arccosh(2e8) / 2 / np.log(1e4)
+    with pytest.raises(FlowError, match=f"blow up in finite time, at T = {time:.6g}: the loss falls without bound"):
+        unit_flow(
+            lambda theta, x: theta[0] * theta[1] * x, (np.ones(1), np.ones(1)), lambda f, y: -(f**3) / 3 - f,
+            np.array([[1.0, 0.0]]), degree=2.0, log_scale=np.log(1e-4), until=1.5, tolerance=1e-7,
         )  # fmt: skip

@@ -61,8 +61,9 @@ def test_one_coordinate_is_logistic(target, weights):
     assert stage.correction.offset == pytest.approx([np.sign(target) * (math.log(b) - R) / 2], rel=1e-12)
 
 
-def test_orthogonal_features_do_not_shift_each_other():
-    scale, target = np.array([1.0, 3.0, 0.5, 2.0]), np.array([-2.0, 0.1, 5.0, -0.7])
+@pytest.mark.parametrize("unit", [1e-16, 1.0, 1e16])
+def test_orthogonal_features_do_not_shift_each_other(unit):
+    scale, target = unit * np.array([1.0, 3.0, 0.5, 2.0]), np.array([-2.0, 0.1, 5.0, -0.7])
     weights = ([1.0, -0.4, 0.3, 2.0], [0.2, 0.9, -1.5, -0.1])
 
     def loss(beta):

@@ -139,7 +139,7 @@ def test_flipping_signs_of_features_flips_the_stages(leaving):
         assert one.signs == tuple(flips[i] * s for i, s in zip(one.entered, other.signs, strict=True))
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("unit", [1e-9, 1e9, 1e22, 1e30])
 def test_the_unit_of_beta_does_not_matter(leaving, unit):
     """beta in another unit: g is divided by it, so all times are multiplied by it."""
     X, y = leaving

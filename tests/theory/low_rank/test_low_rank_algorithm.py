@@ -206,9 +206,10 @@ def test_separable_cross_entropy_has_a_first_stage_and_no_minimum():
 
 @pytest.mark.parametrize("unit", [1e-30, 1e30])
 def test_the_unit_of_products_is_that_of_times(unit):
-    learned = low_rank_learning(lambda B: jnp.sum((B[0] / unit - TARGET) ** 2) / 2, [(2, 2)])
-    np.testing.assert_allclose(learned.staircase.times, np.array([0.5, 1.0]) * unit, rtol=1e-9)
-    np.testing.assert_allclose(learned.stages[-1].products[0] / unit, TARGET, atol=1e-9)
+    target = np.array([[2.0, 1.0], [0.5, -1.0]])
+    learned = low_rank_learning(lambda B: jnp.sum((B[0] / unit - target) ** 2) / 2, [(2, 2)])
+    np.testing.assert_allclose(learned.staircase.times, unit / np.linalg.svd(target)[1], rtol=1e-9)
+    np.testing.assert_allclose(learned.stages[-1].products[0] / unit, target, atol=1e-9)
 
 
 @pytest.mark.parametrize("constant", [-2.5, 1e16])

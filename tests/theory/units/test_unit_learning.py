@@ -286,6 +286,22 @@ def test_a_tie_of_units_with_the_same_leading_part_belongs_to_the_unit():
     np.testing.assert_allclose(run.rises, alone.stages[-1].time, rtol=0.02)
 
 
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (lambda f, y: (f - y) ** 4 / 4, "the loss is flat"),
+        (lambda f, y: jnp.exp(-f * y), "minimum at infinity"),
+        (lambda f, y: jnp.log(jnp.abs(y - f)), "falls without bound"),
+    ],
+)
+def test_one_unit_that_finds_no_minimum_names_the_reason(loss, says):
+    learned = unit_learning(
+        lambda theta, x: theta[0] * theta[1] * x, (np.ones(1), np.ones(1)), loss, parameters=np.zeros(2)
+    )
+    assert learned.status.value == "no_minimum"
+    assert says in learned.message
+
+
 def test_a_tie_of_the_data_is_named_as_such():
     data = np.eye(2), np.array([1.0, 1.0])
     unit = lambda theta, x, kind: theta[0] * jnp.tanh(theta[1] * x[kind])  # noqa: E731
@@ -294,7 +310,7 @@ def test_a_tie_of_the_data_is_named_as_such():
     assert "Break the symmetry of the data" in learned.message
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e-30])
+@pytest.mark.parametrize("unit", [1.0, 1e-30, 1e30])
 def test_targets_of_any_size_have_their_stages(unit):
     y = unit * np.array([1.0, -0.5])
     learned = unit_learning(relu, (np.eye(2), y), squared, parameters={"w": np.zeros(2), "a": np.zeros(())})

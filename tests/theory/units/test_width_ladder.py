@@ -243,6 +243,11 @@ def test_every_end_is_one_sentence():
 def test_losses_without_a_minimum_or_a_value_end_the_ladder():
     unbounded = linear_ladder(np.eye(2), [0, 1, 2], lambda f, y: jnp.sum(jnp.exp(-f)) + 0 * jnp.sum(y))
     assert (unbounded.status.value, len(unbounded.rungs)) == ("no_minimum", 1)
+    X = np.random.default_rng(6).standard_normal((40, 2))
+    swish = lambda theta, x: theta["out"] * jax.nn.swish(theta["in"] @ x)  # noqa: E731
+    inputs, zero = np.concatenate([X, -X]), {"in": np.zeros(2), "out": np.zeros(())}
+    valley = width_ladder(swish, (inputs, np.abs(inputs[:, 0])), half_square, range(3), parameters=zero)
+    assert "at infinity" in valley.message
     broken = lambda f, y: jnp.where(jnp.sum(f) > 1, jnp.nan, half_square(f, y))  # noqa: E731
     ended = linear_ladder(np.diag([2.0, 1.0]), [0, 1, 2], broken)
     assert (ended.status.value, len(ended.rungs)) == ("not_finite", 1)

@@ -40,7 +40,7 @@ from saddlescope.flow.status import (
     stuck,
     undecided,
 )
-from saddlescope.loss.checks import as_float64, require_finite, require_float64_loss
+from saddlescope.loss.checks import as_float64, require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.loss.compiled import CompiledLoss, Evaluations, Loss
 from saddlescope.numerics.ndf import StepError
 from saddlescope.numerics.step_roots import root_along
@@ -313,7 +313,7 @@ def factored_flow(
     limits the steps: there the cost grows with the time, `until` log(1/alpha), and with the size of the product.
 
     Args:
-        loss: the loss, a JAX function of the tuple of products, continuously differentiable, or an
+        loss: the loss, a JAX function of the tuple of products, twice continuously differentiable at 0, or an
             `saddlescope.loss.AbstractLoss`, which computes its gradient itself. Pass data as fields of a module.
         start: the factors and their scale. Symmetries of the start (`FactorInit.symmetries`) that the gradient has but
             for rounding are kept, so that U V^T with U = V cannot learn a negative eigenvalue. Where roundings of the
@@ -328,7 +328,7 @@ def factored_flow(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used; the loss is not finite at the start.
+        InputError: an argument cannot be used; the loss is not finite at the start, or has a kink at 0.
         FlowError: the run ended early and `throw` is true; `FlowError.result` is the trajectory until then.
     """
     require_run(until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations)
@@ -339,6 +339,7 @@ def factored_flow(
     compiled = CompiledLoss(loss, layout)
     value, gradient = compiled.value_and_gradient(layout.flatten(products))
     require_finite(value, gradient)
+    require_smooth_at_zero(lambda point: compiled.value_and_gradient(point)[1], layout.size, "B")
     compiled.exponent = scale_exponent([gradient])
     unit = math.ldexp(unit, compiled.exponent)  # the flow of the scaled loss takes as much longer
     if not 0 < until * unit < np.inf and until > 0:

@@ -14,7 +14,9 @@ so that steps are about an e-fold long. Deviations below 1e-16 of a direction ar
 same steps, and the last bit of its directions is changed in each, of units that have moved; where both come apart by
 more than the tolerance, rounding decides, and the flow ends when such a unit adds as much to the outputs in one of
 them, by the square of its norm. A direction that rests from the start does so by a symmetry, exactly; its twin is left
-there.
+there. A twin that is late on the same path, by less than the tolerance in units of 1 / rate, is put beside the flow
+again, unless this adds up to more than the tolerance in units of the time: in a jump after a long plateau, or in a
+blow-up, the same delay would be ever larger in units of 1 / rate, which decides nothing.
 
 Where a slope jumps, as at a kink of ReLU neurons, the error test, a thousand times as strict, cuts steps until the jump
 is passed; or the neuron is held there (`held_units`). The twin takes the estimated errors, too: all of those at kinks,
@@ -63,6 +65,7 @@ class ExplicitPolicy:
         safety: of its proportion to the error.
         short: part of the longest step below which a kink is near.
         strict: part of the error that is allowed there.
+        returns: part of its delay that is taken from a twin in a step; without the rest, it would round alike.
         rows: patterns of rounding errors.
         chunk: steps per call, at most.
         numbers: numbers that a call returns, at most.
@@ -76,6 +79,7 @@ class ExplicitPolicy:
     safety: float = 0.9
     short: float = 0.03
     strict: float = 1e-3
+    returns: float = 0.9
     rows: int = 64
     chunk: int = 512
     numbers: int = 2**21
@@ -100,6 +104,7 @@ class _Position(NamedTuple):
         held: units that are held at a kink.
         mode, rate: of the power iteration.
         moved: units whose direction has moved.
+        late: time by which the twin was late, in sum.
         undecided: units whose twins have come apart.
         refused: True if the last attempt was refused.
         attempts: taken.
@@ -116,6 +121,7 @@ class _Position(NamedTuple):
     mode: Float[Given, "s"]
     rate: Scalar
     moved: Bool[Given, "m"]
+    late: Scalar
     undecided: Bool[Given, "m"]
     refused: Bool[Given, ""]
     attempts: Scalar
@@ -232,7 +238,7 @@ def _at_start(state: Float[np.ndarray, "s"], count: int, until: float) -> _Posit
     return _Position(
         time=zero, h=np.asarray(_POLICY.first_step * until), y=np.stack([state] * 2), slope=np.zeros((2, len(state))),
         fresh=np.asarray(True), held=HeldUnits.none(count, len(state) // count - 1), mode=mode / np.linalg.norm(mode),
-        rate=zero, moved=np.zeros(count, bool), undecided=np.zeros(count, bool), refused=np.asarray(False),
+        rate=zero, moved=np.zeros(count, bool), late=zero, undecided=np.zeros(count, bool), refused=np.asarray(False),
         attempts=zero, evaluations=zero, code=np.asarray(_RUNNING),
     )  # fmt: skip
 
@@ -314,13 +320,18 @@ def _advance(
         row = now.attempts.astype(int) % _POLICY.rows
         rounding = jnp.where(_by_weight(moved, s)[m:], lax.dynamic_slice(patterns, (row,), (s - m,)), 0.0)
         twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding) + jnp.where(at_kink, 1.0, _POLICY.strict) * errors
+        time = jnp.where(h == left, numbers.until, now.time + h)
+        speed = slopes[STAGES, 1]
+        late = (y[0] - twin) @ speed / jnp.maximum(speed @ speed, jnp.finfo(float).tiny)
+        same = jnp.maximum(jnp.abs(late) * now.rate, jnp.abs(now.late + late) / time) <= numbers.tolerance
+        late = jnp.where(same, _POLICY.returns * late, 0.0)
+        twin += late * speed
         undecided = now.undecided | (_by_unit(jnp.abs(y[0] - twin), m) > numbers.tolerance)
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
         begins = accepted & jnp.any(taken)
         held, to_kinks = lax.cond(begins, lambda: held.at_kinks(turn, y[0], taken, rate), lambda: (held, jnp.zeros(s)))
         twins = jnp.stack([y[0] + to_kinks, y[0] + to_kinks + held.along(twin - y[0])])  # both are at the kinks
 
-        time = jnp.where(h == left, numbers.until, now.time + h)
         evaluations = now.evaluations + _COSTS + jnp.where(begins, SEARCH, 0.0)
         attempts = now.attempts + 1
         longest = _longest(rate, numbers)
@@ -332,8 +343,8 @@ def _advance(
         ended = jnp.where(apart, _APART, jnp.where(time >= numbers.until, _REACHED, jnp.where(large, _DIVERGED, code)))
         after = _Position(
             time=time, h=jnp.minimum(h * factor, longest), y=twins, slope=slope, fresh=jnp.any(taken | released),
-            held=held, mode=mode, rate=rate, moved=moved, undecided=undecided, refused=~accepted, attempts=attempts,
-            evaluations=evaluations, code=ended.astype(int),
+            held=held, mode=mode, rate=rate, moved=moved, late=now.late + late, undecided=undecided, refused=~accepted,
+            attempts=attempts, evaluations=evaluations, code=ended.astype(int),
         )  # fmt: skip
         again = now._replace(
             h=h * factor, slope=K[0], fresh=jnp.asarray(False), refused=~accepted, attempts=attempts,

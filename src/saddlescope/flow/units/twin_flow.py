@@ -2,15 +2,15 @@
 
 The twins start a few roundings to either side of the given weights, so that a deviation which is lost to rounding has
 either sign; equal sizes move equally, so that what is equal exactly, as units that a symmetry permutes, stays so. Both
-may reach a transition at times that differ a little: what the twin has at a record is compared with all that the flow
-has between the records beside it.
+may reach a transition at times that differ a little, since a passage amplifies errors: they are apart for a moment,
+and together again after it.
 """
 
 import numpy as np
 from jaxtyping import Float
 
 _ULPS = 4  # of a number's relative change, at most
-_SHARE = 0.5  # power of the tolerance, for the differences that count
+_SHARE = 0.25  # power of the tolerance, for differences that count, and for the part of the time that a passage takes
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio, as a multiplier: neighbours get unlike bits
 
 
@@ -21,16 +21,21 @@ def rounded(numbers: Float[np.ndarray, "..."], side: int) -> Float[np.ndarray, "
     return numbers * (1 + ulps * np.finfo(float).eps)
 
 
-def come_apart(one: Float[np.ndarray, "k n"], two: Float[np.ndarray, "k n"], tolerance: float) -> int:
+def come_apart(
+    times: Float[np.ndarray, "k"], one: Float[np.ndarray, "k n"], two: Float[np.ndarray, "k n"], tolerance: float
+) -> int:
     """Return the number of the first record from which on a twin is elsewhere; that of records if it never is.
 
     Args:
+        times: of the records, from 0, where the twins are together.
         one: what the flow has at each record, such as its losses and norms.
         two: what its twin has.
         tolerance: of both.
     """
-    beside = [one, np.concatenate([one[:1], one[:-1]]), np.concatenate([one[1:], one[-1:]])]
-    slack = tolerance**_SHARE * np.max(np.abs(one), axis=0)
-    low, high = np.min(beside, axis=0) - slack, np.max(beside, axis=0) + slack
-    apart = np.flatnonzero(np.any((two < low) | (two > high), axis=1))
-    return int(apart[0]) if len(apart) else len(one)
+    near = np.abs(two - one) <= tolerance**_SHARE * np.max(np.abs(one), axis=0)
+    together = np.flatnonzero(np.all(near, axis=1))
+    last = np.append(together[1:], len(one)) - 1  # record until which they are apart after each of these
+    first = np.minimum(together + 1, len(one) - 1)
+    passage = times[last] - times[first] <= tolerance**_SHARE * times[first]
+    lost = (last > together) & (~passage | (last == len(one) - 1))
+    return int(together[np.argmax(lost)]) + 1 if lost.any() else len(one)

@@ -254,7 +254,7 @@ def _follow(
 def _until_apart(run: UnitTrajectory, twin: UnitTrajectory, tolerance: float) -> UnitTrajectory:
     """Return a flow up to where a twin with other errors goes elsewhere."""
     shared = min(len(run.times), len(twin.times))
-    known = come_apart(run.compared()[:shared], twin.compared()[:shared], tolerance)
+    known = come_apart(run.times[:shared], run.compared()[:shared], twin.compared()[:shared], tolerance)
     if known == len(run.times):
         return replace(run, evaluations=run.evaluations + twin.evaluations)
     status = Status(

@@ -17,7 +17,6 @@ linear, and added in closed form, and g is integrated along it.
 
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import no_type_check
 
@@ -26,8 +25,8 @@ from jaxtyping import Bool, Float
 from scipy.integrate import BDF, DenseOutput
 from scipy.interpolate import make_interp_spline
 from scipy.linalg import LinAlgWarning
-from scipy.optimize import brentq
 
+from saddlescope.numerics.step_roots import root_along
 from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.saddle_departure import OrbitStart, start_orbit, tied_face
 from saddlescope.theory.incremental.stationary_point import (
@@ -54,6 +53,8 @@ class OrbitPolicy:
         steps: largest number; orbits take about fifty.
         renewed: steps after which the Hessian is recomputed.
         shortest: step, next to where the loss is not finite.
+        growth: largest rise of log x in a step; it is linear next to a saddle, and a longer step overshoots the end by
+            so many orders that BDF, with the Jacobian there, finds no shorter one.
         tied: difference of the rates of tied coordinates, in units of the largest rate.
         timed: True if times are wanted: the Jacobian is then exact; for the end alone secants are enough.
     """
@@ -65,6 +66,7 @@ class OrbitPolicy:
     steps: int = 5000
     renewed: int = 25
     shortest: float = 1e-10
+    growth: float = 5.0
     tied: float = 1e-8
 
 
@@ -125,6 +127,7 @@ def _follow(departure: SaddleDeparture, face: Face, policy: OrbitPolicy) -> Stat
     near = policy.reach
     for step in range(policy.steps):
         flow.outside = None
+        solver.max_step = policy.growth / max(2 * float(np.max(r)), 1e-300)
         with (  # a trial point may overshoot, and in a valley without end Newton's matrix becomes singular
             np.errstate(over="ignore", invalid="ignore"),
             warnings.catch_warnings(action="ignore", category=LinAlgWarning),
@@ -266,13 +269,9 @@ class _Orbit:
 
     def _passing(self, k: int, z: float) -> float:
         """Return the time since the start at which coordinate k first has log(x / x_begin) = z."""
-
-        def above(piece: DenseOutput, t: float) -> float:
-            return float(piece(t)[k]) - z
-
         for piece, (start, stop) in zip(self._pieces, pairwise(self._times), strict=True):
-            if above(piece, start) < 0 <= above(piece, stop):
-                return float(brentq(partial(above, piece), start, stop, xtol=1e-12))  # pyright: ignore[reportArgumentType]
+            if piece(start)[k] < z <= piece(stop)[k]:
+                return root_along(lambda t, piece=piece: float(piece(t)[k]) - z, start, stop)
         return np.inf
 
 

@@ -36,6 +36,7 @@ _STIFF = 500  # steps after which the implicit solver takes over,
 _DENSE = 2000  # where it has at most so many weights, since its Jacobian is dense
 _FEW = 200  # weights up to which the Hessian is computed column by column
 _SHORTEST = 1e-10  # step, in units of 1 / rate, next to where the loss is not finite
+_LARGEST = 1e100  # size of what a loss that does not change its gradient lets grow
 
 
 Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
@@ -166,8 +167,8 @@ def follow_to_saddle(
 
 def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture) -> Saddle | TransitionFailure:
     pairs, rate = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra], departure.rate
-    scale = max([1.0, *(float(s[0]) for _, s, _ in spectra if s.size)])
-    bend = _bend(oracle, tuple(L @ R.T for L, R in pairs), departure) or scale
+    bend = _bend(oracle, tuple(L @ R.T for L, R in pairs), departure)
+    scale = max((float(s[0]) for _, s, _ in spectra if s.size), default=bend)
     seed, most = _POLICY.seed * min(bend, scale), _POLICY.largest * math.sqrt(max(bend, scale))
     pairs = [
         (np.column_stack([L, np.sqrt(seed) * left]), np.column_stack([R, np.sqrt(seed) * right]))
@@ -278,10 +279,23 @@ def _negative_hessian(factors: _Factors, t: float, theta: Float[np.ndarray, "t"]
 
 
 def _bend(oracle: ProductLossOracle, products: Matrices, departure: LowRankDeparture) -> float:
-    """Return the size of the new pairs at which G has changed by their rate, to first order; 0 if it does not."""
+    """Return a size up to which the new pairs change G by less than their rate: by its derivative, and above 1 by G."""
     change = tuple(left @ right.T for left, right in departure.columns)
     answer = max(float(np.linalg.norm(dG, 2)) for dG in oracle.hvp(products, change))
-    return departure.rate / answer if answer > 0 else 0.0
+    force = oracle.value_and_force(products)[1]
+
+    def felt(size: float) -> bool:
+        try:
+            there = oracle.value_and_force(tuple(B + size * dB for B, dB in zip(products, change, strict=True)))[1]
+        except NonFiniteLossError:
+            return True
+        return max(float(np.linalg.norm(G - g, 2)) for G, g in zip(there, force, strict=True)) > 1e-2 * departure.rate
+
+    bend = departure.rate / answer if answer > 0 else _LARGEST
+    size = min(bend, 1.0)
+    while 16 * size < bend and not felt(16 * size):  # a bend far out may be rounding of a derivative that is 0
+        size *= 16
+    return size
 
 
 def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:

@@ -31,7 +31,7 @@ from scipy.integrate import BDF, LSODA, solve_ivp
 from scipy.interpolate import make_interp_spline
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
-from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
+from saddlescope.theory.saddle.path import NoMinimum, PathPolicy, SaddlePassage, TransitionFailure
 from saddlescope.theory.units.explicit_path import MOST, Limits
 from saddlescope.theory.units.stationary_point import NEWTON, StationaryWeights
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
@@ -48,6 +48,7 @@ _NOT_FINITE = TransitionFailure(
 )
 _KINKS = 5  # tests in turn, each after 100 steps, that find the path at a kink: it slides along it
 _KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
+_STAYS = 5e-3  # way in an e-fold of time, relative to the weights, that shrinks: not that of logarithmic growth
 _FASTER = 1e3  # rate of growth, in units of what is usual, of weights that blow up
 _APART = 40.0  # e-folds at a saddle after which a deviation has the direction that grows fastest
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
@@ -243,9 +244,11 @@ class Transition:
             if solver.status == "failed":
                 break
             if solver.t * self._rate > _POLICY.horizon:
+                way = solver.t * float(np.linalg.norm(self._velocity(solver.y)))  # in an e-fold of time
+                why = "the loss seems to have its minimum at infinity. Add a small penalty on the output to the loss."
                 return TransitionFailure(
-                    "The active units still move after 1e9 times the time that the new unit took to grow: the loss "
-                    "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
+                    "The active units still move after 1e9 times the time that the new unit took to grow: "
+                    + (NoMinimum.FLAT if way < _STAYS * float(np.linalg.norm(solver.y)) else why)
                 )
             thetas = self._weights(solver.y)
             self._note(solver.t, thetas)
@@ -277,12 +280,14 @@ class Transition:
                 found = self._saddle_at(thetas)
             if found is not None:
                 return found
+        if (blown_up := self._blown_up(solver.y)) is not None:  # next to a pole the velocity jumps, too
+            return blown_up
         if self._at_kink(self._weights(solver.y)):
             return TransitionFailure(
                 "The active units slide along a kink, where the loss has no gradient, as ReLU neurons do where a "
                 "sample is about to leave them; the minimum among them may lie on it. Use a unit without kinks."
             )
-        return self._blown_up(solver.y) or TransitionFailure(
+        return TransitionFailure(
             "The active units reach no stationary point that is a minimum among them: they follow a valley without "
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
         )

@@ -151,7 +151,7 @@ def _effect(system: UnitSystem, present: Array, direction: Array, kind: Array, u
 
     unfelt = jax.lax.while_loop(felt_or_outside, lambda norm: norm / 2**8, jnp.asarray(1e-4))
     norm, _, found = jax.lax.while_loop(
-        lambda state: ~state[2] & (state[1] < 60), look, (unfelt, jnp.asarray(0), jnp.asarray(False))
+        lambda state: ~state[2] & (state[1] < 100), look, (unfelt, jnp.asarray(0), jnp.asarray(False))
     )
     return norm, found
 

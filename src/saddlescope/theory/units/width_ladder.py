@@ -24,7 +24,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
-from saddlescope.theory.saddle.path import TransitionFailure
+from saddlescope.theory.saddle.path import NoMinimum, TransitionFailure
 from saddlescope.theory.units.embedding import Embedding, distinct_units, embed, largest_slope, largest_utility
 from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.ladder_results import LadderStatus, Rung, WidthLadder
@@ -215,6 +215,8 @@ class _Climb:
                 return ended
 
     def _learned(self, width: int, embedding: Embedding) -> tuple[LadderStatus, str]:
+        if not embedding.stationary and self._point.fall:
+            return LadderStatus.NO_MINIMUM, f"At width {width} {NoMinimum.AT_INFINITY}"
         if not embedding.stationary:
             return LadderStatus.NO_MINIMUM, (
                 f"The gradient at width {width} does not vanish in the wider network. Smooth the unit or the loss."
