@@ -10,9 +10,11 @@ from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, unit_flow
+from saddlescope.flow.units.twin_flow import come_apart
 from saddlescope.theory import unit_learning
 
 LABELS = np.array([1.2, -0.5, 0.7, -1.0])
+TIMES = np.linspace(0, 10, 101)
 
 
 def squared(output, target):
@@ -216,3 +218,19 @@ def test_dead_units_have_no_degree():
         degree=2.0, log_scale=-50.0, until=1.0, tolerance=1e-4,
     )  # fmt: skip
     assert run.losses[-1] == run.losses[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        (lambda one: one, 101),
+        (lambda one: np.roll(one, 2), 101),  # later, for two of a hundred records
+        (lambda one: np.where(TIMES < 6, one, -one), 60),  # elsewhere for good
+        (lambda one: np.where((TIMES > 4.05) & (TIMES < 4.75), 1 - one, one), 41),  # too long for a passage
+        (lambda one: np.where(TIMES < 10, one, 0.5 * one), 100),  # elsewhere at the end
+        (lambda one: one + 0.05, 101),  # less than the fourth root of the tolerance
+    ],
+)
+def test_twins_may_be_apart_for_a_moment(change, known):
+    one = 1 / (1 + np.exp(-50 * (TIMES - 3.05)))
+    assert come_apart(TIMES, one[:, None], change(one)[:, None], 1e-4) == known

@@ -67,10 +67,10 @@ def copy_without_values(module: nn.Module) -> nn.Module:
     return _copied(module, memo)
 
 
-def copies_with_replaced_passes_and_without(module: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """Copy a module twice, in evaluation mode and with the same random weights, of its own types and on its devices.
+def copy_with_random_weights(module: nn.Module) -> nn.Module:
+    """Copy a module in evaluation mode, of its own types and on its devices, with the forward passes that it has now.
 
-    The first keeps forward passes of its own modules that were replaced from outside; neither has hooks.
+    Those may have been replaced from outside. The copy has no hooks.
     """
     draw = torch.Generator().manual_seed(0)
     memo: dict[int, Any] = {}
@@ -78,8 +78,7 @@ def copies_with_replaced_passes_and_without(module: nn.Module) -> tuple[nn.Modul
         drawn = torch.randn(one.shape, generator=draw, device="cpu") * (1, *one.shape)[-1] ** -0.5
         floating = one.is_floating_point()
         memo[id(one)] = nn.Parameter(drawn.to(one.device, one.dtype), requires_grad=False) if floating else one
-    own = _copied(module, memo, replaced=True)
-    return own, _copied(own, {id(one): one for one in own.parameters()})
+    return _copied(module, memo, replaced=True)
 
 
 def changed_from_outside(module: nn.Module) -> str:
@@ -106,7 +105,7 @@ def _copied(module: nn.Module, memo: dict[int, Any], *, replaced: bool = False) 
     held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
     twin = copy.deepcopy(module, {id(one): one.detach() for one in held if not one.is_leaf} | memo)
     for part in twin.modules():
-        if "forward" in vars(part) and not (replaced and not hasattr(part, "_hf_hook")):  # Accelerate's move tensors
+        if "forward" in vars(part) and (not replaced or hasattr(part, "_hf_hook")):  # Accelerate's moves tensors
             del part.forward
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"):
             hooks = getattr(part, name)

@@ -4,8 +4,8 @@
     h    input of the layer out of them, the features
 
 Weights and biases into a unit enter by z alone, in which a factor of theirs is a factor of z. So z is replaced rather
-than the weights, which works for layers of any kind. What a block computes, with its layers' own forward passes, is
-compared once with what random weights of it say, so that weights of 0 hide nothing. Hooks are not called.
+than the weights, which works for layers of any kind. What each layer returns is compared once with what random weights
+of it say, so that weights of 0 hide nothing. Hooks are not called.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope.ranks.attention.linear_weights import matrix_of
-from saddlescope.ranks.attention.module_copy import copies_with_replaced_passes_and_without
+from saddlescope.ranks.attention.module_copy import copy_with_random_weights
 from saddlescope.ranks.attention.probe import brief, quiet
 from saddlescope.ranks.attention.self_check import TOLERANCE
 
@@ -71,30 +71,23 @@ def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, coun
     if out in into or len(set(into)) < len(into):
         raise NoUnitsError(_MIXED)
     with quiet():
-        own, twin = copies_with_replaced_passes_and_without(nn.ModuleList([path, out, *into]))
-        for layer in own[1:]:  # type: ignore[index]
+        copies: Any = copy_with_random_weights(nn.ModuleList([path, out, *into]))
+        for layer in copies[1:]:
             _require_own(layer)
         failure = NoUnitsError(_MIXED)
-        for inputs in _probes(twin[2]):  # type: ignore[index]
+        for inputs in _probes(copies[2]):
+            call = _Call(copies, inputs, count)
             try:
-                before = _Call(twin, inputs, count).features()
+                before = call.features()
             except NoUnitsError as error:
                 failure = error
                 continue
-            law = _law(_Call(twin, inputs, count), before, len(into))
-            features = _Call(own, inputs, count).features()
-            if features.shape != before.shape or float((features - before).abs().max()) > _near(before):
-                raise NoUnitsError(_OTHERWISE)
-            return law
+            return _law(call, before, len(into))
     raise failure
 
 
-def _near(before: Tensor) -> float:
-    return _EXACT * float(before.abs().max())
-
-
 def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw:
-    near = _near(before)
+    near = _EXACT * float(before.abs().max())
     equal = call.features(equal=True)
     if not 0 < near < math.inf or float((equal - equal[:, :1]).abs().max()) > near:
         raise NoUnitsError(_MIXED)

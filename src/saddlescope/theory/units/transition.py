@@ -280,14 +280,12 @@ class Transition:
                 found = self._saddle_at(thetas)
             if found is not None:
                 return found
-        if (blown_up := self._blown_up(solver.y)) is not None:  # next to a pole the velocity jumps, too
-            return blown_up
         if self._at_kink(self._weights(solver.y)):
             return TransitionFailure(
                 "The active units slide along a kink, where the loss has no gradient, as ReLU neurons do where a "
                 "sample is about to leave them; the minimum among them may lie on it. Use a unit without kinks."
             )
-        return TransitionFailure(
+        return self._blown_up(solver.y) or TransitionFailure(
             "The active units reach no stationary point that is a minimum among them: they follow a valley without "
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
         )
