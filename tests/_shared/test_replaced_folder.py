@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from saddlescope._shared.errors import BusyError, InputError
+from saddlescope._shared.file_locks import file_lock
 from saddlescope._shared.replaced_folder import recover_folder, replaced_folder
 
 PROGRAM = """
@@ -87,6 +88,24 @@ def test_many_at_once_leave_one_whole_folder(tmp_path):
     assert len(found) == 2
     assert found["one"] == found["two"]
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])  # mkdir of one that goes raises either
+def test_a_working_folder_that_another_removes_is_made_anew(tmp_path, monkeypatch, error):
+    tries = []
+
+    def gone_once(mark, busy):
+        tries.append(mark)
+        if len(tries) == 1:
+            mark.parent.rmdir()
+            raise error(mark)
+        return file_lock(mark, busy)
+
+    monkeypatch.setattr("saddlescope._shared.replaced_folder.file_lock", gone_once)
+    with replaced_folder(tmp_path / "site") as new:
+        (new / "one").write_text("1")
+    assert content(tmp_path / "site") == {"one": "1"}
+    assert len(tries) == 2
 
 
 def test_files_of_others_stay(tmp_path):

@@ -68,13 +68,14 @@ def _work(folder: Path) -> Path:
 def _working_folder(folder: Path) -> Iterator[Path]:
     """Yield the locked working folder; it is removed at the end."""
     work = _work(folder)
-    if work.is_symlink() or (work.exists() and not (work.is_dir() and _made_here(work))):
-        raise InputError(f"{work} must be free for work on {folder}; got files of others; move or rename them.")
     mark = work / _MARK
     with ExitStack() as held:
         while True:
-            work.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # a process that just finished removed the working folder
+            if work.is_symlink() or not _free(work):
+                raise InputError(f"{work} must be free for work on {folder}; got files of others; move or rename them.")
+            # A process that just finished removed it: mkdir says that it exists and then finds it gone.
+            with suppress(FileNotFoundError, FileExistsError):
+                work.mkdir(parents=True, exist_ok=True)
                 held.enter_context(file_lock(mark, f"is writing {folder}; wait for it, or give another folder."))
                 break
         try:
@@ -95,12 +96,14 @@ def _remove(work: Path, mark: Path) -> None:
         mark.touch()
 
 
-def _made_here(work: Path) -> bool:
-    """Return True for a working folder of this program, which is empty if it was killed before its first file."""
+def _free(work: Path) -> bool:
+    """Return True if absent or a working folder of this program, which is empty if killed before its first file."""
     try:
         names = [path.name for path in work.iterdir()]
-    except FileNotFoundError:  # removed by a process that just finished
+    except FileNotFoundError:
         return True
+    except NotADirectoryError:
+        return False
     return not names or _MARK in names
 
 
