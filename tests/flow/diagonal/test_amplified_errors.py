@@ -130,3 +130,24 @@ def test_a_loss_of_zero_at_the_start_is_no_special_case():
     )
     assert flow.losses[0] == pytest.approx(-1e-6, rel=1e-3)
     assert flow.losses[-1] == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize("tolerance", [1e-6, 1e-7])
+def test_a_flow_that_rests_at_degenerate_minima_amplifies_no_errors(tolerance):
+    """Along them nothing grows, but by errors of a Hessian that the surrogate learned on the way there."""
+    start = ParameterInit(0.1 * np.random.default_rng(0).standard_normal((3, 2, 2)))
+
+    def loss(w):
+        return jnp.sum((w[0] @ w[1] @ w[2] - jnp.diag(jnp.array([2.0, 1.0]))) ** 2) / 2
+
+    run = gradient_flow(loss, start, until=4000.0, tolerance=tolerance)
+    assert run.time_error is None or run.time_error < 10 * tolerance
+
+
+@pytest.mark.parametrize("until", [1.1, 1.613])
+def test_a_gradient_that_is_stationary_at_the_start_changes_in_a_length_of_its_own(until):
+    """At b = 0 the loss has no second derivative to measure a length by. The time of the blow-up is by quadrature."""
+    start = DiagonalInit(np.array([1.0]), np.array([0.0]), log_scale=np.log(1e-4))
+    run = gradient_flow(lambda b: -(b[0] ** 3) / 3 - b[0], start, until=until, tolerance=1e-6, throw=False)
+    assert run.status.code == "diverged"
+    np.testing.assert_allclose(run.times[-1], 1.0752575, rtol=1e-5)

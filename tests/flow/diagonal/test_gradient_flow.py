@@ -349,6 +349,11 @@ def test_a_loss_that_rises_by_errors_alone_ends_no_flow(w):
     assert run.losses[-1] < 1e-6
 
 
+@pytest.mark.parametrize("start", [ParameterInit(np.array([0.9])), DiagonalInit(np.ones(1), np.ones(1), -2.0)])
+def test_a_loss_that_rises_by_rounding_alone_ends_no_flow(start):
+    assert gradient_flow(lambda x: 1e6 + jnp.sum((x - 1) ** 2), start, until=50.0, tolerance=1e-9).status.ok
+
+
 @pytest.mark.parametrize("start", [1.0, 0.7, 3.0])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-4, 1e-6])
 def test_no_step_leads_past_a_pole(start, tolerance):
@@ -359,6 +364,16 @@ def test_no_step_leads_past_a_pole(start, tolerance):
     assert run.status.code == "stuck"
     assert run.values.min() > 0
     np.testing.assert_allclose(run.times[-1], start**3 / 3, rtol=10 * tolerance)
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
+def test_no_step_of_diagonal_weights_leads_past_a_pole(tolerance):
+    """The time is by quadrature of beta' = (u^2 + v^2) / (1 - beta)^2."""
+    start = DiagonalInit(np.array([1.0]), np.array([0.1]), log_scale=-20.0)
+    run = gradient_flow(lambda beta: -1 / (1 - beta[0]), start, until=3.0, tolerance=tolerance, throw=False)
+    assert run.status.code == "stuck"
+    assert run.losses[-1] == run.losses.min()
+    np.testing.assert_allclose(run.times[-1], 0.99239185, rtol=10 * tolerance)
 
 
 def test_a_rise_that_is_shorter_than_the_rounding_of_time_is_no_divergence():

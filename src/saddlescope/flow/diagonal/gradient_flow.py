@@ -199,6 +199,7 @@ class _Run:
 
     origin: np.ndarray
     interpolants: list[Interpolant] = field(default_factory=list)
+    losses: list[tuple[float, float, float]] = field(default_factory=list)  # `SurrogateStepper.loss` of all windows
     crossings: tuple[LevelEvent, ...] = ()
     time_error: float = 0.0
     error: float = 0.0  # largest one of the state, relative to its size or to its move
@@ -256,6 +257,7 @@ def _integrate(
     band = coordinates.band(level) if level is not None else None
     crossings: list[LevelEvent] = []
     error, growth = np.zeros_like(origin), 0.0  # of the state; its move in so long a time as until now, in its sizes
+    run.losses.append(stepper.loss)
     while stepper.t < until:
         before = stepper.y
         try:
@@ -290,6 +292,7 @@ def _integrate(
         if run.lost:
             break
         run.samples = stepper.samples
+        run.losses.append(stepper.loss)
         if coordinates.diverged(stepper.y):
             run.status = diverged(stepper.t, coordinates.time_unit)
             break
@@ -298,28 +301,26 @@ def _integrate(
             break
         if len(run.interpolants) // 16 > (len(run.interpolants) - len(steps)) // 16:
             report(stepper.t / until, f"{coordinates.time_unit} = {stepper.t:.4g} of {until:.4g}")
-    if run.status.ok and isinstance(coordinates, ParameterCoordinates):
-        _end_before_a_rise(run, loss, coordinates, tolerance)
+    if run.status.ok or run.lost:
+        _end_before_a_rise(run, coordinates, tolerance)
     run.crossings = tuple(sorted(one for one in crossings if one.time <= run.last))
     return run
 
 
-def _end_before_a_rise(run: _Run, loss: CompiledLoss, coordinates: ParameterCoordinates, tolerance: float) -> None:
-    """End a run before a step past a pole, known by a loss that rises by more than errors of the state explain.
+def _end_before_a_rise(run: _Run, coordinates: AbstractFlowCoordinates, tolerance: float) -> None:
+    """End a run before a window past a pole, known by a loss that rises by more than errors of the state explain.
 
     No loss rises along its gradient flow. An error e of the state is one of about |gradient| e of the loss.
     """
-    states = np.array([run.origin, *(step.differences[0] for step in run.interpolants)])
-    losses = loss.at(states)
-    if not np.any(losses - np.minimum.accumulate(losses) > tolerance * np.ptp(losses)):
-        return
-    error = _RISE * max(tolerance, run.error) * run.largest
-    gradients = np.array([loss.value_and_gradient(state)[1] for state in states])
-    slack = error * np.sum(np.abs(np.ldexp(gradients, loss.exponent)), axis=1)
+    times, losses, slopes = np.transpose(sorted(run.losses))
+    of_state = max(tolerance, run.error) * max(coordinates.scale, run.largest) * slopes
+    rounding = np.finfo(float).eps * np.max(np.abs(losses))
+    slack = _RISE * (of_state + rounding) + tolerance * np.ptp(losses)
     bound = np.minimum.accumulate(losses + slack)
     if (risen := np.flatnonzero(losses[1:] - slack[1:] > bound[:-1])).size:
-        run.interpolants = run.interpolants[: int(np.argmax(np.diff(losses[: risen[0] + 2])))]
-        run.status = stuck(run.last, coordinates.time_unit, finite=True, growth=np.inf)
+        last = times[np.argmax(np.diff(losses[: risen[0] + 2]))]
+        run.interpolants = [step for step in run.interpolants if step.end <= last]
+        run.status, run.lost = stuck(run.last, coordinates.time_unit, finite=True, growth=np.inf), False
 
 
 def _blows_up(stepper: SurrogateStepper, coordinates: AbstractFlowCoordinates) -> bool:

@@ -29,6 +29,8 @@ class SurrogatePolicy:
         near: lengths: points nearer to each other than this would only add rounding errors.
         independent: share of a node's variance that newer nodes leave to it; one with less is skipped.
         shortest: lengths: the least unit of displacements in the kernel.
+        resting: of the distance of the farthest node: of a shorter move nodes say nothing, but errors of theirs, small
+            beside the Hessian, would decide what grows in so long a time as a flow rests.
         largest: argument of the kernel at which it is cut off, far outside the trusted region.
     """
 
@@ -36,6 +38,7 @@ class SurrogatePolicy:
     near: float = 1e-7
     independent: float = 1e-8
     shortest: float = 0.1
+    resting: float = 1e-3
     largest: float = 30.0
 
 
@@ -62,7 +65,7 @@ class GradientSurrogate:
         self._policy = policy
         self._anchor, self._of_anchor = point, gradient
         self._nodes, self._of_nodes = np.zeros((2, 0, point.size))  # the newest last
-        self._length = length
+        self._length, self._moved = length, math.inf
         self.set_columns(np.zeros(0, int), np.zeros((point.size, 0)))
 
     @property
@@ -93,6 +96,7 @@ class GradientSurrogate:
         """Move the anchor to a point. The old anchor becomes a node, and the oldest node is dropped."""
         nodes, of_nodes = np.vstack([self._nodes, self._anchor]), np.vstack([self._of_nodes, self._of_anchor])
         self._keep(nodes, of_nodes, _distances(nodes, point) > self._policy.near * self._length, self._policy.nodes)
+        self._moved = float(np.linalg.norm(point - self._anchor))
         self._anchor, self._of_anchor = point, gradient
         self._length = max(self._length, float(np.max(np.abs(point))))
         self._fit()
@@ -110,6 +114,14 @@ class GradientSurrogate:
         kept = _distances(self._nodes, self._anchor) < self._length
         self._keep(self._nodes, self._of_nodes, kept, self._policy.nodes)
         self._fit()
+
+    def forget(self) -> bool:
+        """Drop all nodes if the anchor's last move was far shorter than they are away; return True if so."""
+        rests = self._moved < self._policy.resting * float(_distances(self._nodes, self._anchor).max(initial=0.0))
+        if rests:
+            self._keep(self._nodes, self._of_nodes, np.zeros(len(self._nodes), bool), self._policy.nodes)
+            self._fit()
+        return rests
 
     def gradient(self, point: np.ndarray) -> np.ndarray:
         """Return the surrogate's gradient at a point."""

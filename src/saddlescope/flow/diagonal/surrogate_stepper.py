@@ -65,10 +65,12 @@ class SurrogateStepper:
     Attributes:
         errors: estimated size of the state's error at the end of each step of the last window, to first order.
         rounding: part of it that is due to rounding.
+        loss: time of the last evaluation, near the end of the last window, the loss, and its derivative's 1-norm.
     """
 
     errors: list[np.ndarray]
     rounding: list[np.ndarray]
+    loss: tuple[float, float, float]
 
     def __init__(
         self,
@@ -85,7 +87,8 @@ class SurrogateStepper:
         self._policy = policy
         self._loss, self._coordinates, self._tolerance = loss, coordinates, tolerance
         point = coordinates.point(y)
-        gradient = loss.value_and_gradient(point)[1]
+        value, gradient = loss.value_and_gradient(point)
+        self.loss = 0.0, value, float(np.abs(gradient * coordinates.metric(y)).sum())
         self._surrogate = GradientSurrogate(point, gradient, _length(loss, point, gradient))
         self._error = (
             float(np.max(np.abs(gradient))) / self._surrogate.length
@@ -126,16 +129,17 @@ class SurrogateStepper:
         solver, surrogate = self._solver, self._surrogate
         self._age += 1
         old = self._age > max(self._policy.refresh, surrogate.columns.size) or surrogate.age > self._policy.changed
-        if old and surrogate.columns.size:
+        if (surrogate.forget() or old) and surrogate.columns.size:
             self._age = 1
             surrogate.set_columns(surrogate.columns, self._hessian(surrogate.columns))
         saved, start = solver.save(), solver.t
         while True:
             steps = self._predict(saved)
             end, point = solver.t, self._coordinates.point(solver.y)
-            gradient = self._loss.value_and_gradient(point)[1]
+            value, gradient = self._loss.value_and_gradient(point)
             finite = bool(np.all(np.isfinite(gradient)))
             if finite:
+                slope = float(np.abs(gradient * self._coordinates.metric(solver.y)).sum())
                 miss = float(np.max(np.abs(gradient - surrogate.gradient(point))))
                 error = miss / max(surrogate.spread(point), self._policy.least_spread * surrogate.length)
                 duration = self._coordinates.rate * (end - start)
@@ -148,6 +152,7 @@ class SurrogateStepper:
                     self._propagate(steps, change)
                     surrogate.learn(point, gradient)
                     self._error, self._limit = max(error, self._error / 2), 4 * self._limit
+                    self.loss = end, value, slope
                     return steps
                 self._error = max(error, 2 * self._error)
                 surrogate.drop()
@@ -224,9 +229,17 @@ class SurrogateStepper:
 
 
 def _length(loss: CompiledLoss, point: np.ndarray, gradient: np.ndarray) -> float:
-    """Estimate the distance over which the gradient changes by as much as itself, along a random direction."""
-    direction = 1e-6 * np.random.default_rng(0).standard_normal(point.size)
-    change = float(np.max(np.abs(loss.value_and_gradient(point + direction)[1] - gradient)))
-    size = float(np.max(np.abs(gradient)))
-    far = 1e-6 * size / change if np.isfinite(change) and change > 1e-14 * size else 1.0
-    return max(float(np.max(np.abs(point))), far)
+    """Estimate the distance over which the gradient changes by as much as itself, along a random direction.
+
+    Where it first changes by higher derivatives, an estimate by the first one is far too long, and made shorter.
+    """
+    direction = np.random.default_rng(0).standard_normal(point.size)
+
+    def change(distance: float) -> float:
+        return float(np.max(np.abs(loss.value_and_gradient(point + distance * direction)[1] - gradient)))
+
+    size, near, first = float(np.max(np.abs(gradient))), float(np.max(np.abs(point))), change(1e-6)
+    far = 1e-6 * size / first if np.isfinite(first) and first > 1e-14 * size else 1.0
+    while far > max(near, 1e-6) and not change(far) <= 10 * size:
+        far /= 10
+    return max(near, far)
