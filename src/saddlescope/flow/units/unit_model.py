@@ -1,6 +1,7 @@
 """Right-hand side of the gradient flow of a sum of units, and its Jacobian.
 
     state   (l, v) as one vector: log norms l, shape (m,), and directions v, shape (m, p), which count up to their norm
+            by units: rows (l_i, v_i), shape (m, q), q = p + 1
     u_i     v_i / |v_i|;  theta_i = exp(l_i) u_i
     f       sum_i unit(theta_i, x), with o entries;  L = mean over samples of loss(f, y);  g = -dL/dtheta
     rate    (<u_i, g_i>, |v_i| (g_i - <u_i, g_i> u_i)) exp(c - l_i), where exp(c) is the unit of time
@@ -14,6 +15,7 @@ the nearest weights with the values of the start (`numerics.conserved_forms`).
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +29,7 @@ from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope.numerics.conserved_forms import ConservedForms, random_moments
 from saddlescope.numerics.tree_layout import TreeLayout
 
-_NUMBERS = 2**22  # of weights on samples that columns of the Jacobian hold at once
+_NUMBERS = 2**22  # derivatives of outputs by weights that are held at once
 _SAMPLES = 64  # on which the degree is checked
 _LOG_OF_GRADIENTS = 600.0  # gradients that are taken are above exp(-600), far from the least number
 
@@ -72,34 +74,69 @@ class UnitModel(eqx.Module):
 
     def split(self, state: Float[Array, "s"]) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
         """Return l and u."""
-        v, log_norms = self._directions(state), state[: self.count]
-        u = v / jnp.linalg.norm(v, axis=1, keepdims=True)
-        return (log_norms, u) if self.conserved is None else self.conserved.nearest(log_norms, u)
-
-    def _directions(self, state: Float[Array, "s"]) -> Float[Array, "m p"]:
-        """Return v."""
-        return state[self.count :].reshape(self.count, -1)
+        return self._split(self._by_units(state))
 
     def slope(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s"]:
         """Return the derivatives by the time in units of exp(log_unit)."""
-        log_norms, u = self.split(state)
-        seen = self._seen(log_norms)
-        g = -jax.grad(self.mean_loss)(jnp.exp(seen)[:, None] * u)
-        force = g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None]
-        along = jnp.sum(u * force, axis=1)
-        lengths = jnp.linalg.norm(self._directions(state), axis=1)
-        turning = lengths[:, None] * (force - along[:, None] * u)
-        return jnp.concatenate([along, turning.ravel()])
+        by_units = self._by_units(state)
+        return _flat(self._motion(by_units, -jax.grad(self.mean_loss)(self._seen_weights(by_units)), log_unit))
 
     def jacobian(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s s"]:
-        """Return the derivatives of `slope` by the state, some columns at a time."""
+        """Return the derivatives of `slope` by the state: units meet in the Hessian of the loss alone."""
+        at = self._by_units(state)
+        thetas = self._seen_weights(at)
+        g = -jax.grad(self.mean_loss)(thetas)
+        by_gradient = _blocks(lambda gradient: self._motion(at, gradient, log_unit), g)
+        through_gradient = jnp.einsum("iap,ipjq->iajq", by_gradient, -self._loss_hessian(thetas))
+        through_gradient = jnp.einsum("iajq,jqb->iajb", through_gradient, _blocks(self._seen_weights, at))
+        whole = through_gradient + _diagonal(_blocks(lambda units: self._motion(units, g, log_unit), at))
+        return jax.vmap(_flat)(_flat(whole))
 
-        def column(direction: Float[Array, "s"]) -> Float[Array, "s"]:
-            return jax.jvp(lambda at: self.slope(at, log_unit), (state,), (direction,))[1]
+    def _loss_hessian(self, thetas: Float[Array, "m p"]) -> Float[Array, "m p m p"]:
+        """Return the Hessian of L, from derivatives of the outputs on some samples at a time."""
+        n, shape = len(jax.tree.leaves(self.inputs)[0]), self._output(thetas, first_sample(self.inputs)).shape
+        stretches = -(-n * math.prod(shape) * thetas.size // _NUMBERS)
+        index = jnp.arange(stretches * -(-n // stretches)).reshape(stretches, -1)
 
-        samples = len(jax.tree.leaves(self.inputs)[0])
-        at_once = max(1, _NUMBERS // (samples * len(state)))
-        return jax.lax.map(column, jnp.eye(len(state)), batch_size=min(at_once, len(state))).T
+        def of_sample(x: PyTree, y: PyTree, weight: Array) -> tuple[Array, Array, Array]:
+            f = self._output(thetas, x).ravel()
+            by_weights = jax.jacrev(self._output)(thetas, x).reshape(f.size, thetas.size)
+            pull = jax.grad(lambda f: weight * self.loss(f.reshape(shape), y))
+            return by_weights, jax.jacfwd(pull)(f) @ by_weights, pull(f)
+
+        def add(total: Array, chosen: Array) -> tuple[Array, None]:
+            x, y = jax.tree.map(lambda leaf: leaf[chosen % n], (self.inputs, self.targets))
+            by_weights, curved, pulls = jax.vmap(of_sample)(x, y, jnp.where(chosen < n, 1 / n, 0.0))
+
+            def pulled(thetas: Float[Array, "m p"]) -> Array:
+                return jnp.vdot(pulls, jax.vmap(self._output, (None, 0))(thetas, x))
+
+            through_outputs = jnp.tensordot(by_weights, curved, ((0, 1), (0, 1))).reshape(total.shape)
+            return total + through_outputs + _diagonal(_blocks(jax.grad(pulled), thetas)), None
+
+        return jax.lax.scan(add, jnp.zeros(thetas.shape * 2), index)[0]
+
+    def _by_units(self, state: Float[Array, "s"]) -> Float[Array, "m q"]:
+        """Return l and v of each unit in a row."""
+        return jnp.concatenate([state[: self.count, None], state[self.count :].reshape(self.count, -1)], axis=1)
+
+    def _split(self, by_units: Float[Array, "m q"]) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
+        log_norms, v = by_units[:, 0], by_units[:, 1:]
+        u = v / jnp.linalg.norm(v, axis=1, keepdims=True)
+        return (log_norms, u) if self.conserved is None else self.conserved.nearest(log_norms, u)
+
+    def _seen_weights(self, by_units: Float[Array, "m q"]) -> Float[Array, "m p"]:
+        """Return the weights at which the gradient is taken."""
+        log_norms, u = self._split(by_units)
+        return jnp.exp(self._seen(log_norms))[:, None] * u
+
+    def _motion(self, by_units: Float[Array, "m q"], g: Float[Array, "m p"], log_unit: Array) -> Float[Array, "m q"]:
+        """Return the derivatives of l and v, given the negative gradient at the weights seen."""
+        log_norms, u = self._split(by_units)
+        force = g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None]
+        along = jnp.sum(u * force, axis=1, keepdims=True)
+        lengths = jnp.linalg.norm(by_units[:, 1:], axis=1, keepdims=True)
+        return jnp.concatenate([along, lengths * (force - along * u)], axis=1)
 
     def _seen(self, log_norms: Array) -> Array:
         """Return the log norms at which the gradient is taken."""
@@ -119,6 +156,25 @@ class UnitModel(eqx.Module):
     def _unit(self, theta: Float[Array, "p"], kind: Array, x: PyTree) -> Array:
         tree = self.layout.build(theta)
         return self.unit(tree, x) if self.kinds is None else self.unit(tree, x, kind)
+
+
+def _blocks(function: Callable[[Array], Array], at: Float[Array, "m a"]) -> Float[Array, "m b a"]:
+    """Return the derivatives of a function that takes each row by itself: of row i of the result by row i."""
+
+    def column(direction: Float[Array, "a"]) -> Float[Array, "m b"]:
+        return jax.jvp(function, (at,), (jnp.broadcast_to(direction, at.shape),))[1]
+
+    return jax.vmap(column, out_axes=2)(jnp.eye(at.shape[1]))
+
+
+def _diagonal(blocks: Float[Array, "m a b"]) -> Float[Array, "m a m b"]:
+    return jnp.einsum("iab,ij->iajb", blocks, jnp.eye(len(blocks)))
+
+
+def _flat(by_units: Float[Array, "m q ..."]) -> Float[Array, "s ..."]:
+    """Return what `_by_units` takes apart."""
+    rest = by_units.shape[2:]
+    return jnp.concatenate([by_units[:, 0], by_units[:, 1:].reshape(-1, *rest)])
 
 
 def first_sample(samples: PyTree) -> Any:
