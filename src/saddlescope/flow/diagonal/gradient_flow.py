@@ -308,17 +308,19 @@ def _integrate(
 
 
 def _end_before_a_rise(run: _Run, coordinates: AbstractFlowCoordinates, tolerance: float) -> None:
-    """End a run before a window past a pole, known by a loss that rises by more than errors of the state explain.
+    """End a run before a window past a pole, known by a loss that rises for good, by more than errors explain.
 
-    No loss rises along its gradient flow. An error e of the state is one of about |gradient| e of the loss.
+    No loss rises along its gradient flow. An error e of the state is one of about |gradient| e of the loss; at the end
+    of a window in a transition it may be larger, but such a rise is gone a window later.
     """
     times, losses, slopes = np.transpose(sorted(run.losses))
     of_state = max(tolerance, run.error) * max(coordinates.scale, run.largest) * slopes
     rounding = np.finfo(float).eps * np.max(np.abs(losses))
     slack = _RISE * (of_state + rounding) + tolerance * np.ptp(losses)
-    bound = np.minimum.accumulate(losses + slack)
-    if (risen := np.flatnonzero(losses[1:] - slack[1:] > bound[:-1])).size:
-        last = times[np.argmax(np.diff(losses[: risen[0] + 2]))]
+    before, after = np.minimum.accumulate(losses + slack), np.minimum.accumulate((losses - slack)[::-1])[::-1]
+    if (risen := np.flatnonzero(after[1:] > before[:-1])).size:
+        least = np.argmin(losses[: risen[0] + 1])
+        last = times[least + np.argmax(np.diff(losses[least : risen[0] + 2]))]
         run.interpolants = [step for step in run.interpolants if step.end <= last]
         run.status, run.lost = stuck(run.last, coordinates.time_unit, finite=True, growth=np.inf), False
 
