@@ -152,6 +152,41 @@ def chromium():
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def browser_context(chromium):
+    """Return the browser's context with some options: one for all tests of a module, since it keeps read scripts."""
+    contexts = {}
+
+    def get(**options):
+        key = repr(sorted(options.items()))
+        contexts[key] = contexts.get(key) or chromium.new_context(**options)
+        return contexts[key]
+
+    yield get
+    for context in contexts.values():
+        context.close()
+
+
+@pytest.fixture
+def new_page(browser_context):
+    """Open a page that is closed after the test, and collect its trouble: the console must stay empty."""
+    pages, trouble = [], []
+
+    def open_page(*, quiet=True, **options):
+        page = browser_context(**options).new_page()
+        pages.append(page)
+        if quiet:
+            page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        return page
+
+    open_page.trouble = trouble
+    yield open_page
+    for page in pages:
+        page.close()
+    assert trouble == []
+
+
 @dataclass
 class QuickRun:
     entry: object
