@@ -5,6 +5,7 @@ import hashlib
 import os
 import pickle
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -118,6 +119,22 @@ def tiny(monkeypatch):
     monkeypatch.setattr("saddlescope.reproduction.catalogue.entry_names", lambda: tiny.NAMES)
     monkeypatch.setattr("saddlescope.reproduction.catalogue.entry_heading", lambda name: tiny.HEADING)
     return tiny.ENTRY
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capsys):
+    """Run a line of the command line in tmp_path; return the status, stdout and stderr."""
+    from saddlescope import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
+
+    def call(line):
+        status = cli.main(shlex.split(line))
+        reported = capsys.readouterr()
+        return status, reported.out, reported.err
+
+    return call
 
 
 @pytest.fixture(scope="session")
