@@ -10,6 +10,7 @@ import pytest
 import typer.main
 
 from saddlescope import cli
+from saddlescope.reproduction import reproduce
 
 TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
 PROJECT = [sys.executable, "-m", "saddlescope"]
@@ -22,7 +23,7 @@ def shell(line, folder, program=TINY, **environment):
     return subprocess.run(["bash", "-c", text], cwd=folder, env=given, capture_output=True, text=True, check=False)
 
 
-def test_closed_streams_change_no_status_and_no_result(tmp_path):
+def test_closed_streams_and_an_unknown_backend_of_matplotlib_change_no_status_and_no_result(tmp_path):
     for line, status in [
         ("saddlescope list >&-", 0),
         ("saddlescope list 2>&-", 0),
@@ -30,7 +31,7 @@ def test_closed_streams_change_no_status_and_no_result(tmp_path):
         ("saddlescope run tiny/stairs 2>&-", 2),
         ("saddlescope gallery a --site b <&- >&- 2>&-", 0),
     ]:
-        done = shell(line, tmp_path)
+        done = shell(line, tmp_path, MPLBACKEND="nonsense")  # which changes nothing either
         assert (done.returncode, "Traceback" in done.stderr) == (status, False), (line, done.stderr)
     assert "tiny/staircase" in shell("saddlescope list 2>&-", tmp_path).stdout
     assert shell("saddlescope check a", tmp_path).returncode == 1  # the file has no foreign bytes
@@ -76,14 +77,8 @@ def test_styles_in_a_terminal_and_letters_in_any_encoding(tmp_path):
         assert rb"\x1b" not in (tmp_path / "out").read_bytes()
 
 
-def test_an_unknown_backend_of_matplotlib_changes_nothing(tmp_path):
-    shell("saddlescope run tiny/staircase", tmp_path)
-    done = shell("saddlescope gallery results --site site", tmp_path, MPLBACKEND="nonsense")
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-
-
-def test_a_deleted_working_directory_is_one_sentence(tmp_path):
-    shell("saddlescope run tiny/staircase", tmp_path)
+def test_a_deleted_working_directory_is_one_sentence(tiny, tmp_path):
+    reproduce(tiny, out=tmp_path / "results", size="quick")
     gone = "mkdir gone && cd gone && rmdir ../gone && "
     done = shell(gone + f"saddlescope gallery {tmp_path}/results", tmp_path)
     assert done.returncode == 2

@@ -34,7 +34,7 @@ def records(steps):
     )
 
 
-def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
+def test_a_finished_run_has_its_page_and_its_data(undrawn, tmp_path, capsys):
     RecordLog(tmp_path / "ranks.jsonl").write(records([1, 2, 4, 8, 16, 32]))
     (tmp_path / "log.csv").write_text("step,train loss\n1,3.5\n32,0.25\n")
     line = ["watch", str(tmp_path / "ranks.jsonl"), "--site", str(tmp_path / "site"), "--once"]

@@ -52,11 +52,6 @@ def test_the_reduced_size_says_what_is_scaled_down():
     assert reduced.scaling({"seed": "5"}) == "scales 0.1,0.2 for 0.3, seed 5 for 7"
 
 
-def test_settings_change_the_size():
-    assert ENTRY.configure("quick", {"seed": "7"}) == params(scales=(0.5,), seed=7)
-    assert ENTRY.configure("paper", {"seed": "0"}) == params()
-
-
 def test_unknown_entry_names_the_nearest():
     with pytest.raises(InputError) as caught:
         find_entry("gradual-rank/figure2")
