@@ -122,6 +122,33 @@ def tiny(monkeypatch):
 
 
 @pytest.fixture
+def forgotten(monkeypatch):
+    """Forget the entries of other files that a test loads."""
+    from saddlescope.reproduction import catalogue, find_entry
+
+    monkeypatch.setattr(catalogue, "_loaded", {})
+    yield
+    find_entry.cache_clear()
+
+
+@pytest.fixture
+def disk_full() -> Callable[[], AbstractContextManager[None]]:
+    """Return a context in which no file grows beyond 5000 bytes."""
+    import resource  # not on Windows
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return context
+
+
+@pytest.fixture
 def typed(tmp_path, monkeypatch, capsys):
     """Run a line of the command line in tmp_path; return the status, stdout and stderr."""
     from saddlescope import cli

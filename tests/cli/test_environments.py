@@ -99,6 +99,14 @@ def test_settings_that_jax_refuses_are_one_sentence(tmp_path):
         assert all("preparing" in line or "%" in line for line in before), before
 
 
+def python(program, *words, folder, options=()):
+    """Run a program in which the module of the tiny entry can be imported."""
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    given["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, *options, "-c", program, *words]
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False)
+
+
 def test_without_assertions_and_docstrings(tmp_path):
     """Run all lines in one process: without its cache, Python compiles every library anew."""
     lines = {"run tiny/staircase": 0, "check results": 1, "gallery results": 0, "show tiny/staircase": 0}
@@ -106,39 +114,21 @@ def test_without_assertions_and_docstrings(tmp_path):
     program += "entry.find_entry, catalogue.entry_names = tiny.find_entry, lambda: tiny.NAMES\n"
     program += "catalogue.entry_heading = lambda name: tiny.HEADING\n"
     program += "print(__debug__, *(cli.main(line.split()) for line in sys.argv[1:]))"
-    environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-OO", "-c", program, *lines],
-        cwd=tmp_path,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(program, *lines, folder=tmp_path, options=["-OO"])
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout.splitlines()[-1].split() == ["False", *map(str, lines.values())], done.stdout
 
 
-def test_warnings_of_libraries_are_not_shown_unless_asked_for(tmp_path):
-    program = "import sys, warnings, logging, tiny; from saddlescope import cli; from saddlescope.cli import app\n"
+@pytest.mark.parametrize(("options", "reported"), [([], ""), (["-W", "default"], "of a library")])
+def test_warnings_of_libraries_are_not_shown_unless_asked_for(options, reported, tmp_path):
+    program = "import sys, warnings, logging; from saddlescope import cli; from saddlescope.cli import app\n"
     program += "@app.command()\ndef warn():\n"
     program += "    warnings.warn('of a library', DeprecationWarning)\n    warnings.warn('of a library')\n"
     program += "    logging.getLogger('library').error('of a library')\nsys.exit(cli.main())"
-    command = [sys.executable, "-c", program]
-    environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"} | environment
-    for words, reported in (([], ""), (["-W", "default"], "of a library")):
-        done = subprocess.run(
-            [command[0], *words, *command[1:], "warn"],
-            cwd=tmp_path,
-            env=plain,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0
-        shown = done.stderr.replace("saddlescope warn: preparing\n", "")
-        assert shown == "" if not reported else reported in shown
+    done = python(program, "warn", folder=tmp_path, options=options)
+    assert done.returncode == 0
+    shown = done.stderr.replace("saddlescope warn: preparing\n", "")
+    assert shown == "" if not reported else reported in shown
 
 
 def test_a_long_command_first_says_that_it_is_at_work(tmp_path):

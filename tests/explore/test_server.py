@@ -21,16 +21,10 @@ from saddlescope.explore.access import persistent_token
 from saddlescope.explore.live_runs import LiveRuns
 from saddlescope.explore.server import Explorer, make_app
 from saddlescope.explore.worker import Folders
-from saddlescope.reproduction import Reproduction, catalogue, find_entry
+from saddlescope.reproduction import Reproduction
+from waiting import ended, until
 
 OWN = str(Path(__file__).with_name("own_entries.py"))
-
-
-def until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.05)
 
 
 def test_it_listens_on_this_machine_alone(server):
@@ -230,7 +224,7 @@ def test_the_browser_is_not_given_the_token_a_run_has_a_limit_and_workers_end_wi
     assert "done" in server.messages(level="0.34")[-1]
     workers = server.workers()
     server.stop(signal.SIGKILL)
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    until(lambda: all(map(ended, workers)))
 
 
 def test_a_page_has_one_run_at_a_time(server):
@@ -274,8 +268,7 @@ def test_two_pages_run_side_by_side(server):
     connection.close()
 
 
-def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "_loaded", {})
+def test_a_saved_run_is_the_one_of_the_command(server, forgotten, tmp_path):
     settings = {"level": "0.7", "points": "5"}
     done = server.messages(**settings)[-1]["done"]
     file = Path(server.messages("save", **settings)[-1]["done"]["file"])
@@ -289,7 +282,6 @@ def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
     assert saved.attrs["settings"] == json.dumps(settings)
     assert "verdicts" in saved.attrs
     assert main(["check", str(file.parent), "--entry", OWN]) == 0
-    find_entry.cache_clear()
 
 
 def test_the_copied_program_stores_the_same_run(server, tmp_path, monkeypatch):
@@ -387,11 +379,11 @@ def test_a_taken_port_is_named_or_replaced(server, single, capsys):
 @pytest.mark.parametrize(("which", "how"), [("single", signal.SIGINT), ("server", signal.SIGTERM)])
 def test_a_server_that_is_ended_leaves_no_process_and_no_folder(request, which, how):
     """Run last: these servers have served the tests above."""
-    ended = request.getfixturevalue(which)
-    ended.messages()
-    workers = ended.workers()
+    last = request.getfixturevalue(which)
+    last.messages()
+    workers = last.workers()
     assert workers
-    assert any(ended.home.glob("saddlescope-explore-*"))
-    assert ended.stop(how) == 0
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-    assert not any(ended.home.glob("saddlescope-explore-*"))
+    assert any(last.home.glob("saddlescope-explore-*"))
+    assert last.stop(how) == 0
+    until(lambda: all(map(ended, workers)))
+    assert not any(last.home.glob("saddlescope-explore-*"))

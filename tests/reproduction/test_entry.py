@@ -78,14 +78,6 @@ two = Entry("own/{0}-two", "Two", params=Params, run=run, claims=Claims(), figur
 """
 
 
-@pytest.fixture
-def forgotten(monkeypatch):
-    """Forget the entries that a test loads."""
-    monkeypatch.setattr(catalogue, "_loaded", {})
-    yield
-    find_entry.cache_clear()
-
-
 def test_a_file_of_your_own_adds_its_entries(tmp_path, forgotten):
     file = tmp_path / "added.py"
     file.write_text(OWN.format("added"))

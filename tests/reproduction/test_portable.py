@@ -11,7 +11,7 @@ import pytest
 from saddlescope.reproduction import Outcome, find_entry
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "portable.py"
-ENTRY = "deep-relu/proposition-3-4"
+ENTRY = "softmax-attention/separability"
 SETTINGS = "native", "noise-on-avx2"
 
 
@@ -35,6 +35,12 @@ def test_an_entry_has_the_same_verdicts_in_other_arithmetic(tmp_path):
     assert ENTRY not in again.stdout  # every run is stored
 
 
+def two(verdict, field, values):
+    """Return the results of two settings that differ in one field of a verdict."""
+    given = zip(SETTINGS, values, strict=True)
+    return {setting: {"entry": (replace(verdict, **{field: value}),)} for setting, value in given}
+
+
 @pytest.mark.parametrize(
     ("outcomes", "listed"),
     [
@@ -46,11 +52,7 @@ def test_an_entry_has_the_same_verdicts_in_other_arithmetic(tmp_path):
     ],
 )
 def test_a_claim_inside_and_outside_is_a_contradiction(portable, verdict, outcomes, listed):
-    results = {
-        setting: {"entry": (replace(verdict, outcome=outcome),)}
-        for setting, outcome in zip(SETTINGS, outcomes, strict=True)
-    }
-    found = list(portable["changes"](results))
+    found = list(portable["changes"](two(verdict, "outcome", outcomes)))
     assert [contradicted for _, contradicted in found] == listed
     assert all(verdict.claim in sentence and all(name in sentence for name in SETTINGS) for sentence, _ in found)
 
@@ -63,8 +65,7 @@ def test_a_decided_value_moves_by_a_tenth_of_its_distance_to_the_bound_at_most(
     portable, verdict, values, uncertainty, listed
 ):
     some = replace(verdict, outcome=Outcome.HOLDS, low=-10.0, high=1.0, uncertainty=uncertainty)
-    results = {name: {"entry": (replace(some, value=value),)} for name, value in zip(SETTINGS, values, strict=True)}
-    assert [contradicted for _, contradicted in portable["changes"](results)] == listed
+    assert [contradicted for _, contradicted in portable["changes"](two(some, "value", values))] == listed
 
 
 def test_noise_is_of_a_few_ulp_and_the_same_for_equal_draws():
