@@ -5,6 +5,7 @@ import hashlib
 import os
 import pickle
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -120,6 +121,49 @@ def tiny(monkeypatch):
     return tiny.ENTRY
 
 
+@pytest.fixture
+def forgotten(monkeypatch):
+    """Forget the entries of other files that a test loads."""
+    from saddlescope.reproduction import catalogue, find_entry
+
+    monkeypatch.setattr(catalogue, "_loaded", {})
+    yield
+    find_entry.cache_clear()
+
+
+@pytest.fixture
+def disk_full() -> Callable[[], AbstractContextManager[None]]:
+    """Return a context in which no file grows beyond 5000 bytes."""
+    import resource  # not on Windows
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return context
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capsys):
+    """Run a line of the command line in tmp_path; return the status, stdout and stderr."""
+    from saddlescope import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
+
+    def call(line):
+        status = cli.main(shlex.split(line))
+        reported = capsys.readouterr()
+        return status, reported.out, reported.err
+
+    return call
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Return the folder of official data sets; tests that need it skip if it is absent, except in CI."""
@@ -150,6 +194,41 @@ def chromium():
         browser = playwright.chromium.launch(executable_path=path, args=SWITCHES)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser_context(chromium):
+    """Return the browser's context with some options: one for all tests of a module, since it keeps read scripts."""
+    contexts = {}
+
+    def get(**options):
+        key = repr(sorted(options.items()))
+        contexts[key] = contexts.get(key) or chromium.new_context(**options)
+        return contexts[key]
+
+    yield get
+    for context in contexts.values():
+        context.close()
+
+
+@pytest.fixture
+def new_page(browser_context):
+    """Open a page that is closed after the test, and collect its trouble: the console must stay empty."""
+    pages, trouble = [], []
+
+    def open_page(*, quiet=True, **options):
+        page = browser_context(**options).new_page()
+        pages.append(page)
+        if quiet:
+            page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        return page
+
+    open_page.trouble = trouble
+    yield open_page
+    for page in pages:
+        page.close()
+    assert trouble == []
 
 
 @dataclass

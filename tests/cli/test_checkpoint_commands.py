@@ -1,12 +1,11 @@
 """The commands `spectra` and `extract-lora`: files in, tables and files out, and input that cannot be used."""
 
 import json
-import shlex
 
 import pytest
 import torch
 
-from saddlescope import cli, store
+from saddlescope import store
 
 HEADS, WIDTH, D = 2, 3, 6
 
@@ -23,20 +22,13 @@ def weights(seed, layers=2):
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run a command in a folder with base.pt, step1.pt ... step6.pt; return status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
+def call(typed):
+    """Run a command in a folder with base.pt, step1.pt ... step6.pt."""
     base = weights(0)
     torch.save(base, "base.pt")
     for step in range(1, 7):
         torch.save({name: one + step * weights(1)[name] for name, one in base.items()}, f"step{step}.pt")
-
-    def run(line):
-        status = cli.main(shlex.split(line))
-        reported = capsys.readouterr()
-        return status, reported.out, reported.err
-
-    return run
+    return typed
 
 
 @pytest.mark.usefixtures("undrawn")

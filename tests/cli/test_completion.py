@@ -70,9 +70,16 @@ def test_nothing_where_there_is_nothing_to_offer(offered, line):
     assert not set(offered(line)) - {"", *offered("saddlescope ")}
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def bash(program, *words, **home):
+    """Run a program of bash in a home of its own."""
+    if shutil.which("bash") is None:
+        pytest.skip("no bash here")
+    given = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "SHELL": "/bin/bash"} | home
+    command = ["bash", "--norc", "-c", program, "bash", sys.executable, *words]
+    return subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+
+
 def test_bash_completes_a_line_with_the_script_it_is_shown(tmp_path):
-    home = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "SHELL": "/bin/bash"}
     show = "from saddlescope.cli import main; main(['--show-completion'])"
     ask = """
         source <("$1" -c "$2")
@@ -80,28 +87,14 @@ def test_bash_completes_a_line_with_the_script_it_is_shown(tmp_path):
         _saddlescope_completion saddlescope
         echo "${COMPREPLY[@]}"
     """
-    done = subprocess.run(
-        ["bash", "--norc", "-c", ask, "bash", sys.executable, show],
-        env=home,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = bash(ask, show, HOME=str(tmp_path))
     assert done.stdout.split() == ["gradual-rank/figure-20"], done.stderr
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     install = "import sys; from saddlescope.cli import main; sys.exit(main(['--install-completion']))"
-    home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "file"), "SHELL": "/bin/bash"}
-    done = subprocess.run(
-        ["bash", "--norc", "-c", '"$1" -c "$2"; exit $?', "bash", sys.executable, install],
-        env=home,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = bash('"$1" -c "$2"; exit $?', install, HOME=str(tmp_path / "file"))
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("Cannot use ")
     assert done.stderr.count("\n") == 1

@@ -10,6 +10,7 @@ import pytest
 import typer.main
 
 from saddlescope import cli
+from saddlescope.reproduction import reproduce
 
 TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
 PROJECT = [sys.executable, "-m", "saddlescope"]
@@ -22,7 +23,7 @@ def shell(line, folder, program=TINY, **environment):
     return subprocess.run(["bash", "-c", text], cwd=folder, env=given, capture_output=True, text=True, check=False)
 
 
-def test_closed_streams_change_no_status_and_no_result(tmp_path):
+def test_closed_streams_and_an_unknown_backend_of_matplotlib_change_no_status_and_no_result(tmp_path):
     for line, status in [
         ("saddlescope list >&-", 0),
         ("saddlescope list 2>&-", 0),
@@ -30,7 +31,7 @@ def test_closed_streams_change_no_status_and_no_result(tmp_path):
         ("saddlescope run tiny/stairs 2>&-", 2),
         ("saddlescope gallery a --site b <&- >&- 2>&-", 0),
     ]:
-        done = shell(line, tmp_path)
+        done = shell(line, tmp_path, MPLBACKEND="nonsense")  # which changes nothing either
         assert (done.returncode, "Traceback" in done.stderr) == (status, False), (line, done.stderr)
     assert "tiny/staircase" in shell("saddlescope list 2>&-", tmp_path).stdout
     assert shell("saddlescope check a", tmp_path).returncode == 1  # the file has no foreign bytes
@@ -76,14 +77,8 @@ def test_styles_in_a_terminal_and_letters_in_any_encoding(tmp_path):
         assert rb"\x1b" not in (tmp_path / "out").read_bytes()
 
 
-def test_an_unknown_backend_of_matplotlib_changes_nothing(tmp_path):
-    shell("saddlescope run tiny/staircase", tmp_path)
-    done = shell("saddlescope gallery results --site site", tmp_path, MPLBACKEND="nonsense")
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-
-
-def test_a_deleted_working_directory_is_one_sentence(tmp_path):
-    shell("saddlescope run tiny/staircase", tmp_path)
+def test_a_deleted_working_directory_is_one_sentence(tiny, tmp_path):
+    reproduce(tiny, out=tmp_path / "results", size="quick")
     gone = "mkdir gone && cd gone && rmdir ../gone && "
     done = shell(gone + f"saddlescope gallery {tmp_path}/results", tmp_path)
     assert done.returncode == 2
@@ -104,6 +99,14 @@ def test_settings_that_jax_refuses_are_one_sentence(tmp_path):
         assert all("preparing" in line or "%" in line for line in before), before
 
 
+def python(program, *words, folder, options=()):
+    """Run a program in which the module of the tiny entry can be imported."""
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    given["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, *options, "-c", program, *words]
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False)
+
+
 def test_without_assertions_and_docstrings(tmp_path):
     """Run all lines in one process: without its cache, Python compiles every library anew."""
     lines = {"run tiny/staircase": 0, "check results": 1, "gallery results": 0, "show tiny/staircase": 0}
@@ -111,39 +114,21 @@ def test_without_assertions_and_docstrings(tmp_path):
     program += "entry.find_entry, catalogue.entry_names = tiny.find_entry, lambda: tiny.NAMES\n"
     program += "catalogue.entry_heading = lambda name: tiny.HEADING\n"
     program += "print(__debug__, *(cli.main(line.split()) for line in sys.argv[1:]))"
-    environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-OO", "-c", program, *lines],
-        cwd=tmp_path,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(program, *lines, folder=tmp_path, options=["-OO"])
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout.splitlines()[-1].split() == ["False", *map(str, lines.values())], done.stdout
 
 
-def test_warnings_of_libraries_are_not_shown_unless_asked_for(tmp_path):
-    program = "import sys, warnings, logging, tiny; from saddlescope import cli; from saddlescope.cli import app\n"
+@pytest.mark.parametrize(("options", "reported"), [([], ""), (["-W", "default"], "of a library")])
+def test_warnings_of_libraries_are_not_shown_unless_asked_for(options, reported, tmp_path):
+    program = "import sys, warnings, logging; from saddlescope import cli; from saddlescope.cli import app\n"
     program += "@app.command()\ndef warn():\n"
     program += "    warnings.warn('of a library', DeprecationWarning)\n    warnings.warn('of a library')\n"
     program += "    logging.getLogger('library').error('of a library')\nsys.exit(cli.main())"
-    command = [sys.executable, "-c", program]
-    environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"} | environment
-    for words, reported in (([], ""), (["-W", "default"], "of a library")):
-        done = subprocess.run(
-            [command[0], *words, *command[1:], "warn"],
-            cwd=tmp_path,
-            env=plain,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0
-        shown = done.stderr.replace("saddlescope warn: preparing\n", "")
-        assert shown == "" if not reported else reported in shown
+    done = python(program, "warn", folder=tmp_path, options=options)
+    assert done.returncode == 0
+    shown = done.stderr.replace("saddlescope warn: preparing\n", "")
+    assert shown == "" if not reported else reported in shown
 
 
 def test_a_long_command_first_says_that_it_is_at_work(tmp_path):

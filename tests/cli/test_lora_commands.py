@@ -1,19 +1,15 @@
 """The commands `lora resize` and `lora merge`: files in, files out, and input that cannot be used."""
 
 import json
-import shlex
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from saddlescope import cli
-
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run a command in a folder with base.safetensors and two adapters of it; return status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
+def call(typed):
+    """Run a command in a folder with base.safetensors and two adapters of it."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape):
@@ -25,13 +21,7 @@ def call(tmp_path, monkeypatch, capsys):
         sides = {f"{name}.lora_{side}.weight": draw(*shape) for name in names
                  for side, shape in (("A", (4, 6)), ("B", (8, 4)))}  # fmt: skip
         save_file(sides | {f"{name}.alpha": torch.tensor(8.0) for name in names}, f"{file}.safetensors")
-
-    def run(line):
-        status = cli.main(shlex.split(line))
-        reported = capsys.readouterr()
-        return status, reported.out, reported.err
-
-    return run
+    return typed
 
 
 def test_ranks_go_down_and_sums_go_into_adapters_and_bases(call, tmp_path):

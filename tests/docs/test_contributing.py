@@ -19,14 +19,12 @@ NAME = "mine/independent-coordinates"
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def own(forgotten, tmp_path, monkeypatch):
     """Return the entry of the page, loaded from its file in the working directory."""
-    monkeypatch.setattr(catalogue, "_loaded", {})
     monkeypatch.chdir(tmp_path)
     Path("independent_coordinates.py").write_text(SHOWN)
     load_entries("independent_coordinates.py")
-    yield find_entry(NAME)
-    find_entry.cache_clear()
+    return find_entry(NAME)
 
 
 def test_the_commands_of_the_page_make_a_page_of_the_gallery(own, types_unchecked, capsys):

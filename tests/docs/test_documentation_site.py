@@ -1,29 +1,18 @@
 """The documentation's site: formulas, tables and pages need no other host."""
 
 import csv
-import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from documentation import DOCS, extension
 
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def _extension(name):
-    pytest.importorskip("sphinx")
-    spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+pytest.importorskip("sphinx")
 
 
 def test_another_package_than_the_pinned_one_is_refused(tmp_path):
-    mathjax = _extension("own_mathjax")
+    mathjax = extension("own_mathjax")
     package = tmp_path / "mathjax.tgz"
     package.write_bytes(b"something else")
     with pytest.raises(mathjax.ExtensionError, match="has another checksum"):
@@ -35,7 +24,7 @@ def test_another_package_than_the_pinned_one_is_refused(tmp_path):
 
 def test_the_built_site_has_its_formulas_and_tables_and_loads_nothing_from_elsewhere(tmp_path):
     """Build three pages without the reference."""
-    _extension("own_host")
+    extension("own_host")
     pytest.importorskip("furo")
     folder = tmp_path / "docs"
     folder.mkdir()

@@ -2,19 +2,16 @@
 
 import json
 import re
-import runpy
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from documentation import DOCS, ROOT, WRITTEN, extension
 
-ROOT = Path(__file__).parents[2]
-WRITTEN = runpy.run_path(str(ROOT / "docs" / "extensions" / "written_pages.py"))["written_pages"]()
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
-    *sorted({*(ROOT / "docs").rglob("*.md"), *WRITTEN}),
-    *sorted((ROOT / "docs").rglob("*.ipynb")),
+    *sorted({*DOCS.rglob("*.md"), *WRITTEN}),
+    *sorted(DOCS.rglob("*.ipynb")),
 ]
 CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1|`[^`\n]*`", re.S | re.M)
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(([^()\s]+)\)")
@@ -60,15 +57,13 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_page_is_in_one_table_of_contents():
-    contents = runpy.run_path(str(ROOT / "docs" / "extensions" / "contents.py"))["CONTENTS"]
+    contents = extension("contents").CONTENTS
     listed = [page for pages in contents.values() for page in pages]
-    for page in (ROOT / "docs").rglob("*.md"):
+    for page in DOCS.rglob("*.md"):
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", _whole(page), re.S | re.M):
             names = [line for line in tree.splitlines() if line and not line.startswith(":")]
-            listed += [str((page.parent / name).resolve().relative_to(ROOT / "docs")) for name in names]
-    pages = [
-        str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES if page.is_relative_to(ROOT / "docs")
-    ]
+            listed += [str((page.parent / name).resolve().relative_to(DOCS)) for name in names]
+    pages = [str(page.relative_to(DOCS).with_suffix("")) for page in PAGES if page.is_relative_to(DOCS)]
     assert sorted(listed) == sorted({*pages, "results"} - {"index"})  # computed when the site is built
 
 

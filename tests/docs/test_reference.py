@@ -1,34 +1,21 @@
 """The reference has every public name, from `__all__` of every package, and every command of the command line."""
 
-import importlib.util
 import inspect
 import re
-import runpy
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
+from documentation import DOCS, WRITTEN, extension
 
-DOCS = Path(__file__).parents[2] / "docs"
-WRITTEN = runpy.run_path(str(DOCS / "extensions" / "written_pages.py"))["written_pages"]()
 PAGES = {page.stem: page.read_text() for page in (DOCS / "reference").glob("*.md")}
 PAGES |= {page.stem: text for page, text in WRITTEN.items() if page.parent.name == "reference"}
 
 
-def _extension(name):
-    spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def public():
-    return _extension("public_names")
+    return extension("public_names")
 
 
 def _documented():
@@ -60,7 +47,7 @@ def test_every_public_name_is_in_the_reference(public):
 def test_every_command_has_a_section():
     from saddlescope.cli import app
 
-    commands = dict(_extension("command_list").commands())
+    commands = dict(extension("command_list").commands())
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert names <= {words.partition(" ")[2] for words in commands}
     assert "saddlescope data get" in commands

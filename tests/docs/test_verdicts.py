@@ -1,15 +1,11 @@
 import json
-import runpy
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from documentation import DOCS, WRITTEN
 
 from saddlescope.reproduction import Evidence, Kind, Outcome, entry_names, find_entry
 from saddlescope.reproduction.paper import paper_records
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-WRITTEN = runpy.run_path(str(DOCS / "extensions" / "written_pages.py"))["written_pages"]()
 
 
 @pytest.fixture(scope="module")

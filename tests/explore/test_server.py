@@ -22,15 +22,9 @@ from saddlescope.explore.live_runs import LiveRuns
 from saddlescope.explore.server import Explorer, make_app
 from saddlescope.explore.worker import Folders
 from saddlescope.reproduction import Reproduction
+from waiting import ended, until
 
 OWN = str(Path(__file__).with_name("own_entries.py"))
-
-
-def until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.05)
 
 
 def test_it_listens_on_this_machine_alone(server):
@@ -129,7 +123,7 @@ def test_a_run_reports_and_answers(server):
     assert done["signs"] == [{"claim": "high", "outcome": "seen", "meaning": meaning, "sign": "✓"}]
     assert "&lt;img src=x" in done["claims"]
     assert "<img" not in done["claims"]
-    assert done["command"] == f"saddlescope run own/timed --set seconds=0.4 --set level=0.7 --entry {OWN}"
+    assert done["command"] == f"saddlescope run own/timed --entry {OWN} --set seconds=0.4 --set level=0.7"
     assert f"load_entries({str(OWN)!r})" in done["python"]
 
 
@@ -158,15 +152,6 @@ def test_a_worker_that_dies_is_replaced(server):
     assert "done" in server.messages(level="0.13")[-1]
 
 
-def test_idle_workers_that_are_killed_are_replaced(server):
-    server.messages()
-    workers = server.workers()
-    for worker in workers:
-        os.kill(worker, signal.SIGKILL)
-    until(lambda: not set(workers) & set(server.workers()))
-    assert "done" in server.messages(level="0.14")[-1]
-
-
 def test_every_origin_of_a_request_counts(server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as stream:
         origins = f"Origin: http://127.0.0.1:{server.port}\r\nOrigin: http://evil.example\r\n"
@@ -183,54 +168,6 @@ def test_a_redirect_keeps_the_token(server):
     connection.close()
 
 
-def test_connections_without_a_request_cannot_stop_it_and_are_closed(server):
-    host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
-    begun = b"GET /x HTTP/1.1\r\n" + host
-    refused = b"POST /x/run HTTP/1.1\r\n" + host + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
-    admitted = refused.replace(b"/x/", f"/{server.token}/".encode())  # their bodies never end
-    answered = f"GET /{server.token}/alive HTTP/1.1\r\n".encode() + host + b"\r\n"
-    streams = []
-    for sent in [begun] * 300 + [refused, admitted, answered, b""] * 20:
-        streams.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
-        streams[-1].sendall(sent)
-    assert server.ask("alive")[0] == 200
-    end = time.monotonic() + 8
-    while time.monotonic() < end:  # a byte now and then does not keep one open
-        for stream in streams:
-            with contextlib.suppress(OSError):
-                stream.sendall(b"x")
-        time.sleep(0.2)
-    assert server.ask("alive")[0] == 200
-    for stream in streams:
-        with stream, contextlib.suppress(ConnectionError):
-            while stream.recv(1000):  # until it is closed
-                pass
-
-
-def test_a_run_may_take_longer_than_a_connection_may_wait(server):
-    assert "done" in server.messages(seconds="7")[-1]
-
-
-def test_the_browser_is_not_given_the_token_and_workers_end_with_a_server_that_is_killed(
-    make_server, tmp_path, monkeypatch
-):
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given.new; mv {tmp_path}/given.new {tmp_path}/given\n')
-    browser.chmod(0o755)
-    monkeypatch.setenv("BROWSER", f"{browser} %s")
-    server = make_server("--open")
-    until((tmp_path / "given").exists)
-    given = (tmp_path / "given").read_text().strip()
-    assert server.token not in given
-    page = Path(given.removeprefix("file://"))
-    assert f'url={server.address}"' in page.read_text()
-    assert page.stat().st_mode & 0o777 == 0o600
-    server.messages()
-    workers = server.workers()
-    server.stop(signal.SIGKILL)
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-
-
 def open_run(server, **settings):
     """Begin a run and return its connection after the first message."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -242,6 +179,54 @@ def open_run(server, **settings):
     return connection, answer
 
 
+def test_connections_without_a_request_cannot_stop_it_and_are_closed_and_a_run_may_take_longer(server):
+    running, answer = open_run(server, client="long", seconds="7")
+    host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
+    begun = b"GET /x HTTP/1.1\r\n" + host
+    refused = b"POST /x/run HTTP/1.1\r\n" + host + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    admitted = refused.replace(b"/x/", f"/{server.token}/".encode())  # their bodies never end
+    answered = f"GET /{server.token}/alive HTTP/1.1\r\n".encode() + host + b"\r\n"
+    streams = []
+    for sent in [begun] * 300 + [refused, admitted, answered, b""] * 20:
+        streams.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        streams[-1].sendall(sent)
+    assert server.ask("alive")[0] == 200
+    end = time.monotonic() + 6
+    while time.monotonic() < end:  # a byte now and then does not keep one open
+        for stream in streams:
+            with contextlib.suppress(OSError):
+                stream.sendall(b"x")
+        time.sleep(0.2)
+    assert server.ask("alive")[0] == 200
+    for stream in streams:
+        with stream, contextlib.suppress(ConnectionError):
+            while stream.recv(1000):  # until it is closed
+                pass
+    assert "done" in json.loads(answer.read().splitlines()[-1])
+    running.close()
+
+
+def test_the_browser_is_not_given_the_token_a_run_has_a_limit_and_workers_end_with_a_server_that_is_killed(
+    make_server, tmp_path, monkeypatch
+):
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given.new; mv {tmp_path}/given.new {tmp_path}/given\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    server = make_server("--open", "--limit", "2")
+    until((tmp_path / "given").exists)
+    given = (tmp_path / "given").read_text().strip()
+    assert server.token not in given
+    page = Path(given.removeprefix("file://"))
+    assert f'url={server.address}"' in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert "stopped after 2 s" in server.messages(seconds="600")[-1]["failed"]
+    assert "done" in server.messages(level="0.34")[-1]
+    workers = server.workers()
+    server.stop(signal.SIGKILL)
+    until(lambda: all(map(ended, workers)))
+
+
 def test_a_page_has_one_run_at_a_time(server):
     connection, answer = open_run(server, client="page", seconds="600")
     began = time.monotonic()
@@ -251,27 +236,30 @@ def test_a_page_has_one_run_at_a_time(server):
     connection.close()
 
 
-def test_the_runs_of_a_page_that_is_closed_stop_or_are_killed(make_server):
-    server = make_server("--processes", "1")
-    server.messages()
-    (worker,) = server.workers()
-    connection, answer = open_run(server, seconds="600")
-    answer.close()
-    connection.close()
-    assert "done" in server.messages(client="other", level="0.32")[-1]
-    assert server.workers() == [worker]  # stopped, not killed: it is still warm
-    connection, answer = open_run(server, seconds="600", silent="true")
-    answer.close()
-    connection.close()
-    assert "done" in server.messages(client="other", level="0.33")[-1]
-    assert server.workers() != [worker]
+@pytest.fixture(scope="module")
+def single(make_server):
+    """A server with one process, which listens at another port than the first."""
+    return make_server("--processes", "1")
 
 
-def test_a_run_has_a_limit(make_server):
-    server = make_server("--limit", "2")
-    server.messages()
-    assert "stopped after 2 s" in server.messages(seconds="600")[-1]["failed"]
-    assert "done" in server.messages(level="0.34")[-1]
+def test_the_runs_of_a_page_that_is_closed_stop_or_are_killed(single):
+    single.messages()
+    (worker,) = single.workers()
+    for settings, level in (({}, "0.32"), ({"silent": "true"}, "0.33")):
+        connection, answer = open_run(single, seconds="600", **settings)
+        answer.close()
+        connection.close()
+        assert "done" in single.messages(client="other", level=level)[-1]
+        assert (single.workers() == [worker]) == (not settings)  # stopped, and still warm, or killed
+
+
+def test_idle_workers_that_are_killed_are_replaced(single):
+    single.messages()
+    workers = single.workers()
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    until(lambda: not set(workers) & set(single.workers()))
+    assert "done" in single.messages(level="0.14")[-1]
 
 
 def test_two_pages_run_side_by_side(server):
@@ -280,14 +268,12 @@ def test_two_pages_run_side_by_side(server):
     connection.close()
 
 
-def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
+def test_a_saved_run_is_the_one_of_the_command(server, forgotten, tmp_path):
     settings = {"level": "0.7", "points": "5"}
     done = server.messages(**settings)[-1]["done"]
     file = Path(server.messages("save", **settings)[-1]["done"]["file"])
     assert file.is_relative_to(server.home / "results")
-    command = done["command"].split()[1:]
-    words = [sys.executable, "-m", "saddlescope", *command, "--out", str(tmp_path)]
-    subprocess.run(words, check=True, capture_output=True)
+    assert main([*done["command"].split()[1:], "--out", str(tmp_path)]) == 0
     other = tmp_path / file.relative_to(server.home / "results")
     saved, run = xr.load_dataset(file), xr.load_dataset(other)
     xr.testing.assert_equal(saved, run)
@@ -295,8 +281,7 @@ def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
     assert differing <= {"started", "finished", "cpu_seconds", "process"}
     assert saved.attrs["settings"] == json.dumps(settings)
     assert "verdicts" in saved.attrs
-    checked = [sys.executable, "-m", "saddlescope", "check", str(file.parent), "--entry", OWN]
-    assert subprocess.run(checked, capture_output=True, check=False).returncode == 0
+    assert main(["check", str(file.parent), "--entry", OWN]) == 0
 
 
 def test_the_copied_program_stores_the_same_run(server, tmp_path, monkeypatch):
@@ -312,12 +297,11 @@ def test_the_copied_program_stores_the_same_run(server, tmp_path, monkeypatch):
 
 
 def test_a_name_in_a_copied_program_is_no_code():
-    from saddlescope.explore.answer import command, python
+    from saddlescope.explore.answer import python
 
     hostile = {"words": "'); import os; os.abort() #\n$(reboot)"}
     assert repr(hostile) in python("own/timed", "quick", hostile)
     compile(python("own/timed", "quick", hostile), "copied", "exec")
-    assert command("own/timed", "quick", {"words": "$(reboot)"}).endswith("--set 'words=$(reboot)'")
 
 
 def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
@@ -343,27 +327,6 @@ def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
     monkeypatch.setattr(Explorer, "warm", warm)
     asyncio.run(serve())
     assert events == ["run", "workers"]
-
-
-def test_a_taken_port_is_named_or_replaced_and_an_interrupt_ends_the_server_and_its_workers(server, make_server):
-    other = make_server()
-    assert other.port != server.port
-    words = ["explore", "--port", str(server.port)]
-    done = subprocess.run([sys.executable, "-m", "saddlescope", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert f"port must be free; got {server.port}" in done.stderr
-    other.messages()
-    workers = other.workers()
-    assert other.stop(signal.SIGINT) == 0
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_server_that_is_ended_leaves_no_folder(make_server, how):
-    server = make_server()
-    assert any(server.home.glob("saddlescope-explore-*"))
-    assert server.stop(how) == 0
-    assert not any(server.home.glob("saddlescope-explore-*"))
 
 
 @pytest.mark.parametrize(
@@ -405,3 +368,22 @@ def test_without_the_extra_the_cure_is_named(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
     assert done.returncode == 2
     assert "pip install 'saddlescope[explore]'" in done.stderr
+
+
+def test_a_taken_port_is_named_or_replaced(server, single, capsys):
+    assert single.port != server.port
+    assert main(["explore", "--port", str(server.port)]) == 2
+    assert f"port must be free; got {server.port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("which", "how"), [("single", signal.SIGINT), ("server", signal.SIGTERM)])
+def test_a_server_that_is_ended_leaves_no_process_and_no_folder(request, which, how):
+    """Run last: these servers have served the tests above."""
+    last = request.getfixturevalue(which)
+    last.messages()
+    workers = last.workers()
+    assert workers
+    assert any(last.home.glob("saddlescope-explore-*"))
+    assert last.stop(how) == 0
+    until(lambda: all(map(ended, workers)))
+    assert not any(last.home.glob("saddlescope-explore-*"))

@@ -53,7 +53,7 @@ def axis(page, panel, name):
     )
 
 
-def test_every_plot_is_drawn(visit, root):
+def test_every_plot_is_drawn_hostile_names_execute_nothing_and_the_data_can_be_saved(visit, root, results, tmp_path):
     page = visit(f"{root}/{RUN}")
     assert page.locator(".plot").count() == 3
     assert paths(page, 0) == 2
@@ -64,6 +64,17 @@ def test_every_plot_is_drawn(visit, root):
     for k in range(3):
         box = page.locator(".plot .main-svg").nth(3 * k).bounding_box()
         assert min(box["width"], box["height"]) > 200
+    assert "<b>one</b>" in page.locator(".plot").nth(1).inner_text()
+    for shown in (page, visit(f"{root}/index.html")):
+        shown.wait_for_timeout(200)
+        assert shown.title() != "owned"
+        assert shown.locator("img[src=x]").count() == 0
+        assert "<script>document.title='owned'</script>" in shown.inner_text("body")
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="tiny-staircase-default.nc").click()
+    waiting.value.save_as(tmp_path / "saved.nc")
+    assert waiting.value.suggested_filename == "tiny-staircase-default.nc"
+    assert (tmp_path / "saved.nc").read_bytes() == (results / "tiny/staircase/default.nc").read_bytes()
 
 
 def test_links_lead_to_pages(visit, root):
@@ -79,25 +90,6 @@ def test_links_lead_to_pages(visit, root):
     assert page.url.endswith("quick.html")
     page.get_by_role("link", name="saddlescope").click()
     assert page.url.endswith("index.html")
-
-
-def test_the_data_can_be_saved(visit, root, results, tmp_path):
-    page = visit(f"{root}/{RUN}", accept_downloads=True)
-    with page.expect_download() as waiting:
-        page.get_by_role("link", name="tiny-staircase-default.nc").click()
-    waiting.value.save_as(tmp_path / "saved.nc")
-    assert waiting.value.suggested_filename == "tiny-staircase-default.nc"
-    assert (tmp_path / "saved.nc").read_bytes() == (results / "tiny/staircase/default.nc").read_bytes()
-
-
-def test_hostile_names_execute_nothing(visit, root):
-    for name in ("index.html", RUN):
-        page = visit(f"{root}/{name}")
-        page.wait_for_timeout(200)
-        assert page.title() != "owned"
-        assert page.locator("img[src=x]").count() == 0
-        assert "<script>document.title='owned'</script>" in page.inner_text("body")
-    assert "<b>one</b>" in page.locator(".plot").nth(1).inner_text()
 
 
 def test_series_are_switched_in_all_panels(visit, server):
@@ -276,17 +268,44 @@ def test_a_phone_shows_a_picture_first_and_never_scrolls_sideways(visit, server,
         assert page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
 
 
+LOW_CONTRAST = """
+() => {
+  const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
+  const luminance = ([r, g, b]) => [r, g, b].map((v) => (v /= 255, v <= 0.04045 ? v / 12.92
+    : ((v + 0.055) / 1.055) ** 2.4)).reduce((s, v, k) => s + v * [0.2126, 0.7152, 0.0722][k], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) {
+    const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } };
+  const low = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!text || e.closest(".plot, script, noscript") || !e.getClientRects().length) continue;
+    const [a, b] = [luminance(parse(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) low.push([e.className, (a + 0.05) / (b + 0.05)]);
+  }
+  return low;
+}"""
+"""Text whose contrast is below 4.5 to 1 (WCAG 2.2, 1.4.3)."""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_and_plots_follow_the_system(visit, server, scheme):
-    theme = {"light": LIGHT, "dark": DARK}[scheme]
+def test_pages_and_plots_follow_the_system_text_stands_out_and_paper_is_white(visit, server, scheme):
+    themes = {"light": LIGHT, "dark": DARK}
     page = visit(f"{server}/{RUN}", color_scheme=scheme)
-    follows_theme(page, theme)
+    follows_theme(page, themes[scheme])
+    assert page.evaluate(LOW_CONTRAST) == []
     other = {"light": "dark", "dark": "light"}[scheme]
     page.emulate_media(color_scheme=other)
-    follows_theme(page, {"light": LIGHT, "dark": DARK}[other])
+    follows_theme(page, themes[other])
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    follows_theme(page, LIGHT)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    follows_theme(page, themes[other])
     index = visit(f"{server}/index.html", color_scheme=scheme)
     chosen = "name => document.querySelector('.card img').currentSrc.endsWith(name)"  # soon after the page is loaded
     index.wait_for_function(chosen, arg=f"thumbnail-{scheme}.png")
+    assert index.evaluate(LOW_CONTRAST) == []
 
 
 def follows_theme(page, theme):
@@ -311,39 +330,6 @@ def follows_theme(page, theme):
       return JSON.stringify(found) === JSON.stringify(colors);
     })"""
     page.wait_for_function(script, arg=wanted)
-
-
-def test_paper_is_white_in_the_dark_too(visit, server):
-    page = visit(f"{server}/{RUN}", color_scheme="dark")
-    page.emulate_media(media="print")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    follows_theme(page, LIGHT)
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    page.emulate_media(media="screen")
-    follows_theme(page, DARK)
-
-
-def test_text_stands_out_from_what_is_behind_it(visit, server):
-    """Contrast of at least 4.5 to 1 for all text of both pages in both themes (WCAG 2.2, 1.4.3)."""
-    script = """
-    () => {
-      const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
-      const luminance = ([r, g, b]) => [r, g, b].map((v) => (v /= 255, v <= 0.04045 ? v / 12.92
-        : ((v + 0.055) / 1.055) ** 2.4)).reduce((s, v, k) => s + v * [0.2126, 0.7152, 0.0722][k], 0);
-      const behind = (e) => { for (; e; e = e.parentElement) {
-        const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } };
-      const low = [];
-      for (const e of document.querySelectorAll("body *")) {
-        const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-        if (!text || e.closest(".plot, script, noscript") || !e.getClientRects().length) continue;
-        const [a, b] = [luminance(parse(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
-        if ((a + 0.05) / (b + 0.05) < 4.5) low.push([e.className, (a + 0.05) / (b + 0.05)]);
-      }
-      return low;
-    }"""
-    for scheme in ("light", "dark"):
-        for name in ("index.html", RUN):
-            assert visit(f"{server}/{name}", color_scheme=scheme).evaluate(script) == []
 
 
 def test_the_command_can_be_copied(visit, server):

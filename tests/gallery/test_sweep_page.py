@@ -217,28 +217,19 @@ def test_a_data_set_that_somebody_changed_is_refused_in_a_sentence(known, stored
 
 
 @pytest.mark.browser
-def test_the_maps_are_drawn_in_a_browser_and_nothing_hostile_happens(visit, swept_site, stored):
-    for made in stored.values():
-        page = visit(f"file://{quote(str(swept_site / SweepView(made).page))}")
-        assert page.title().startswith("A staircase in no time <script>")
-        assert page.locator(".plot .hm, .plot .scatterlayer").count() > 0
-        assert page.locator(".legend > span.kind").count() == page.locator(".legend .swatch.kind").count()
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [360, 1200])
-def test_the_page_never_scrolls_sideways(visit, swept_site, stored, width):
-    for made in stored.values():
-        address = f"file://{quote(str(swept_site / SweepView(made).page))}"
-        page = visit(address, viewport={"width": width, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_colours_of_cells_follow_the_theme(visit, swept_site, stored, theme):
-    page = visit(f"file://{quote(str(swept_site / SweepView(stored['words']).page))}", color_scheme=theme)
-    colors = page.evaluate("document.querySelectorAll('.plot')[2].data[0].colorscale.map(pair => pair[1])")
-    palette = (DARK if theme == "dark" else LIGHT).palette
-    assert colors[0] == palette[2]
-    assert page.locator(".legend .swatch.kind").count() == 5
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_page_in_a_browser(visit, swept_site, stored, name):
+    """Maps are drawn, nothing hostile happens, no width scrolls sideways, and the colours of cells follow the theme."""
+    page = visit(f"file://{quote(str(swept_site / SweepView(stored[name]).page))}", color_scheme="light")
+    assert page.title().startswith("A staircase in no time <script>")
+    assert page.locator(".plot .hm, .plot .scatterlayer").count() > 0
+    assert page.locator(".legend > span.kind").count() == page.locator(".legend .swatch.kind").count()
+    for width in (1200, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)  # once plots follow
+    if name == "words":
+        color = "() => document.querySelectorAll('.plot')[2].data[0].colorscale[0][1]"
+        for scheme, theme in (("light", LIGHT), ("dark", DARK)):
+            page.emulate_media(color_scheme=scheme)
+            page.wait_for_function(f"color => ({color})() === color", arg=theme.palette[2])
+        assert page.locator(".legend .swatch.kind").count() == 5

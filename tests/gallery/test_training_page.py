@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 import xarray as xr
+from test_spectra_page import spectra
 
 from saddlescope._shared.errors import InputError
 from saddlescope.cli import main
@@ -17,24 +17,13 @@ from saddlescope.store import RecordLog, read
 
 
 def records(steps):
-    draw = np.random.default_rng(0)
-    values = -np.sort(-draw.exponential(size=(len(steps), 2, 3, 2, 5)))
-    names = ("step", "layer", "head", "product")
-    ranks = dict.fromkeys(("stable_rank", "effective_rank", "update_norm"), (names, np.linalg.norm(values, axis=-1)))
-    return xr.Dataset(
-        ranks
-        | {
-            "update_spectrum": ((*names, "index"), values),
-            "noise_floor": (names, np.full(values.shape[:-1], 1e-9)),
-            "measurable": (names, np.full(values.shape[:-1], True)),
-            "initial_spectrum": (("layer", "head", "product", "index"), values[0]),
-            "initial_norm": (("layer", "head", "product"), np.linalg.norm(values[0], axis=-1)),
-        },
-        {"step": steps, "layer": ["base_model.model.<b>a</b>", "base_model.model.b"], "product": ["KQ", "VO"]},
-    )
+    """Records of attention heads at some steps."""
+    names = ["base_model.model.<b>a</b>", "base_model.model.b"]
+    made = spectra(len(steps), matrices=False).drop_vars("checkpoint").drop_attrs()
+    return made.assign_coords(step=steps, layer=names)
 
 
-def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
+def test_a_finished_run_has_its_page_and_its_data(undrawn, tmp_path, capsys):
     RecordLog(tmp_path / "ranks.jsonl").write(records([1, 2, 4, 8, 16, 32]))
     (tmp_path / "log.csv").write_text("step,train loss\n1,3.5\n32,0.25\n")
     line = ["watch", str(tmp_path / "ranks.jsonl"), "--site", str(tmp_path / "site"), "--once"]
@@ -53,7 +42,7 @@ def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
 
 
 def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
-    log = RecordLog(tmp_path / "ranks.jsonl")
+    log, single = RecordLog(tmp_path / "ranks.jsonl"), spectra(4, heads=False).assign_coords(step=[1, 2, 4, 8])
     page = tmp_path / "site/index.html"
     loss = tmp_path / "log.csv"  # which never has a line
     command = [sys.executable, "-m", "saddlescope", "watch", str(log.path), "--site", str(page.parent)]
@@ -62,11 +51,11 @@ def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
         assert watching.stderr is not None
         notes = iter(watching.stderr.readline, "")
         assert any("Waiting for" in note for note in notes)
-        log.write(records([1, 2]))
+        log.write(single.isel(step=slice(2)))
         assert any("Open" in note for note in notes)
         assert 'http-equiv="refresh"' in page.read_text("utf-8")
         loss.write_text("step,train")
-        log.append(records([4, 8]))
+        log.append(single.isel(step=slice(2, 4)))
         pages = (page.read_text("utf-8") for note in notes if str(page) in note)
         assert any("4 records, the last after 8 steps." in text for text in pages)
         time.sleep(0.2)

@@ -9,6 +9,7 @@ OURS = {"saddlescope", "lazy_loader"}
 TERMINAL = OURS | {"typer", "rich", "pygments", "markdown_it", "mdurl", "shellingham"}
 TERMINAL |= {"annotated_doc", "annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 TERMINAL |= {"attr"}  # rich.pretty takes it where it is installed
+NAMED = "plot, reproduction, store, sweeps"
 ARRAYS = TERMINAL | {"numpy", "xarray", "pandas", "dateutil", "six", "packaging", "cython_runtime"}
 
 
@@ -20,12 +21,9 @@ def loaded(code):
     return {name for name in names if name not in sys.stdlib_module_names and not name.startswith("_")}
 
 
-def test_the_package_itself_loads_nothing():
-    assert loaded("import saddlescope; dir(saddlescope)") <= OURS
-
-
-def test_naming_figures_and_entries_loads_nothing():
-    assert loaded("import saddlescope.plot, saddlescope.store, saddlescope.reproduction") <= OURS
+@pytest.mark.parametrize("code", ["import saddlescope; dir(saddlescope)", f"from saddlescope import {NAMED}"])
+def test_naming_the_package_figures_entries_and_sweeps_loads_nothing(code):
+    assert loaded(code) <= OURS
 
 
 @pytest.mark.parametrize("words", [["list"], ["--help"], ["run", "--help"], ["--version"], ["lst"]])
@@ -62,22 +60,33 @@ def test_completing_at_the_tab_key_computes_nothing(words, allowed):
     assert loaded(code) <= allowed
 
 
-def test_a_flow_without_a_level_loads_no_solver_but_its_own():
-    code = (
-        "import sys, jax, numpy as np, saddlescope as ss\n"
-        "from saddlescope.flow import DiagonalInit\n"
-        "with jax.enable_x64(True):\n"
-        "    start = DiagonalInit(np.ones(1), np.ones(1), log_scale=-4.0)\n"
-        "    ss.gradient_flow(lambda beta: (beta[0] - 1) ** 2, start, until=1.0, tolerance=1e-3)\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"diffrax", "pandas", "matplotlib", "scipy.optimize", "scipy.integrate", "scipy.sparse"}
-    assert not heavy & set(done.stdout.split())
+FLOW = """
+import sys, jax, numpy as np, saddlescope as ss
+from saddlescope.flow import DiagonalInit
+with jax.enable_x64(True):
+    start = DiagonalInit(np.ones(1), np.ones(1), log_scale=-4.0)
+    ss.gradient_flow(lambda beta: (beta[0] - 1) ** 2, start, until=1.0, tolerance=1e-3)
+"""
+PREDICTION = "import sys, saddlescope as ss; ss.incremental_learning; ss.find_plateaus; ss.compare"
+DRAWING = """
+import sys, numpy as np
+from saddlescope.plot import *
+panel = Panel(x=Axis("x"), y=Axis("y"), marks=(Line(x=np.arange(3.), y=np.arange(3.)),))
+drawn = Figure(name="f", title="", caption="", panels=(panel,))
+draw_matplotlib(drawn), draw_plotly(drawn)
+"""
 
 
-def test_a_prediction_loads_no_theorem_but_its_own():
-    code = "import sys, saddlescope as ss; ss.incremental_learning; ss.find_plateaus; ss.compare; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"diffrax", "xarray", "pandas", "cvxpy", "scipy.signal", "scipy.stats"}
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        (FLOW, {"diffrax", "pandas", "matplotlib", "scipy.optimize", "scipy.integrate", "scipy.sparse"}),
+        (PREDICTION, {"diffrax", "xarray", "pandas", "cvxpy", "scipy.signal", "scipy.stats"}),
+        (DRAWING, {"matplotlib.pyplot", "plotly", "jax", "torch"}),
+    ],
+    ids=["a flow without a level", "a prediction", "a drawing"],
+)
+def test_work_loads_nothing_heavy_but_its_own(code, heavy):
+    command = [sys.executable, "-I", "-c", f"{code}\nprint(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not heavy & set(done.stdout.split())

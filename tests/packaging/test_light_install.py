@@ -8,7 +8,6 @@ from importlib import metadata
 from itertools import chain
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import save_file
 
@@ -71,30 +70,19 @@ def test_the_tracker_runs_without_other_extras():
     assert done.stdout == "1 (1, 1, 2)\n", done.stderr
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    """Return two checkpoints of a model with one attention block."""
-    folder = tmp_path_factory.mktemp("checkpoints")
+def test_spectra_and_adapters_of_checkpoints_run_without_other_extras(tmp_path):
     torch.manual_seed(0)
-    files = []
-    for name in ("base", "tuned"):
+    files = [tmp_path / f"{name}.safetensors" for name in ("base", "tuned")]
+    for file in files:
         names = [f"model.layers.0.self_attn.{kind}_proj.weight" for kind in "qkvo"]
-        save_file({one: torch.randn(8, 8) for one in names}, folder / f"{name}.safetensors")
-        files.append(folder / f"{name}.safetensors")
-    return files
-
-
-def test_spectra_of_checkpoints_run_without_other_extras(checkpoints, tmp_path):
-    words = ["spectra", *checkpoints, "--heads", "2", "--out", tmp_path / "s.nc", "--site", tmp_path / "site"]
-    done = run("from saddlescope.cli import main; sys.exit(main(sys.argv[1:]))", *words)
-    assert done.returncode == 0, done.stderr
+        save_file({one: torch.randn(8, 8) for one in names}, file)
+    spectra = ["spectra", *files, "--heads", "2", "--out", tmp_path / "s.nc", "--site", tmp_path / "site"]
+    extract = ["extract-lora", *files, "--rank", "2", "--out", tmp_path / "lora"]
+    main = "from saddlescope.cli import main\ncut = sys.argv.index('extract-lora')\n"
+    done = run(main + "print(main(sys.argv[1:cut]), main(sys.argv[cut:]))", *spectra, *extract)
+    assert done.stdout.splitlines()[-1] == "0 2", done.stderr
     assert (tmp_path / "s.nc").stat().st_size
     assert (tmp_path / "site" / "index.html").is_file()
-
-
-def test_adapters_are_extracted_without_other_extras(checkpoints, tmp_path):
-    words = ["extract-lora", *checkpoints, "--rank", "2", "--out", tmp_path / "lora"]
-    done = run("from saddlescope.cli import main; sys.exit(main(sys.argv[1:]))", *words)
     assert "The logits were not compared" in done.stderr  # these files have no config.json
     assert list((tmp_path / "lora").glob("*.safetensors"))
 

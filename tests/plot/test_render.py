@@ -1,7 +1,5 @@
 import itertools
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -304,17 +302,6 @@ def test_thumbnails_are_drawn(everything, theme, tmp_path):
     assert image.shape[:2] == (384, 640)
     np.testing.assert_allclose(image[0, 0, :3], [int(theme.paper[i : i + 2], 16) / 255 for i in (1, 3, 5)], atol=1e-2)
     assert image[..., :3].std() > 0.01
-
-
-def test_drawing_needs_neither_pyplot_nor_plotly():
-    code = (
-        "import sys, numpy as np; from saddlescope.plot import *;"
-        "f = Figure(name='f', title='', caption='', panels=(Panel(x=Axis('x'), y=Axis('y'),"
-        " marks=(Line(x=np.arange(3.), y=np.arange(3.)),)),));"
-        "draw_matplotlib(f); draw_plotly(f); print(*sys.modules)"
-    )
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"matplotlib.pyplot", "plotly", "jax", "torch"} & set(loaded)
 
 
 @pytest.mark.parametrize("words", [1, 12])

@@ -52,11 +52,6 @@ def test_the_reduced_size_says_what_is_scaled_down():
     assert reduced.scaling({"seed": "5"}) == "scales 0.1,0.2 for 0.3, seed 5 for 7"
 
 
-def test_settings_change_the_size():
-    assert ENTRY.configure("quick", {"seed": "7"}) == params(scales=(0.5,), seed=7)
-    assert ENTRY.configure("paper", {"seed": "0"}) == params()
-
-
 def test_unknown_entry_names_the_nearest():
     with pytest.raises(InputError) as caught:
         find_entry("gradual-rank/figure2")
@@ -81,14 +76,6 @@ def run(params, context): ...
 one = Entry("own/{0}-one", "One", params=Params, run=run, claims=Claims(), figures=lambda run: [])
 two = Entry("own/{0}-two", "Two", params=Params, run=run, claims=Claims(), figures=lambda run: [])
 """
-
-
-@pytest.fixture
-def forgotten(monkeypatch):
-    """Forget the entries that a test loads."""
-    monkeypatch.setattr(catalogue, "_loaded", {})
-    yield
-    find_entry.cache_clear()
 
 
 def test_a_file_of_your_own_adds_its_entries(tmp_path, forgotten):

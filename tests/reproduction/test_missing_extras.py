@@ -6,59 +6,31 @@ import importlib
 import pytest
 
 from saddlescope._shared.errors import MissingExtraError
-from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction import reproduce
 from saddlescope.reproduction.data_sets import DataSets
 
-
-def reproduced(tmp_path, run):
-    """Reproduce the tiny entry with another run."""
-    return reproduce(dataclasses.replace(entries.find_entry("tiny/staircase"), run=run), out=tmp_path)
+TINY = "tiny/staircase needs {}: pip install 'saddlescope[papers]'; without it"
 
 
-def importing(name):
-    """Return a run that fails as if that package were not installed."""
-
-    def run(params, context):
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    return run
-
-
+@pytest.mark.parametrize("place", ["run", "data"])
 @pytest.mark.parametrize(
-    ("name", "reported"),
+    ("error", "raised", "reported"),
     [
-        ("torch.nn", "tiny/staircase needs PyTorch: pip install 'saddlescope[papers]'; without it"),
-        ("tokenizers", "tiny/staircase needs Tokenizers: pip install 'saddlescope[papers]'; without it"),
+        (ModuleNotFoundError("", name="torch.nn"), MissingExtraError, TINY.format("PyTorch")),
+        (ModuleNotFoundError("", name="tokenizers"), MissingExtraError, TINY.format("Tokenizers")),
+        (MissingExtraError("saddlescope.ranks", "PyTorch", "torch"), MissingExtraError, TINY.format("PyTorch")),
+        (ModuleNotFoundError("of no extra: a defect", name="numpyy"), ModuleNotFoundError, "of no extra"),
     ],
 )
-def test_a_package_of_an_extra(tiny, tmp_path, name, reported):
-    with pytest.raises(MissingExtraError) as refused:
-        reproduced(tmp_path, importing(name))
+def test_the_entry_and_its_extra_are_named(tiny, tmp_path, place, error, raised, reported):
+    def fail(*_):
+        raise error
+
+    changed = {"run": fail} if place == "run" else {"data": DataSets(fail, names=("digits",))}
+    with pytest.raises(raised) as refused:
+        reproduce(dataclasses.replace(tiny, **changed), out=tmp_path)
     assert str(refused.value).startswith(reported)
     assert not list(tmp_path.rglob("*.nc"))
-
-
-def test_the_entry_is_named_where_a_room_missed_its_extra(tiny, tmp_path):
-    def run(params, context):
-        raise MissingExtraError("saddlescope.ranks", "PyTorch", "torch")
-
-    with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: pip install 'saddlescope\[papers\]'"):
-        reproduced(tmp_path, run)
-
-
-def test_the_entry_is_named_where_its_data_need_an_extra(tiny, tmp_path):
-    def read(name, folder, report):
-        raise MissingExtraError("saddlescope.ranks", "PyTorch", "torch")
-
-    entry = dataclasses.replace(entries.find_entry("tiny/staircase"), data=DataSets(read, names=("digits",)))
-    with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: "):
-        reproduce(entry, out=tmp_path)
-
-
-def test_a_package_of_no_extra_is_a_defect(tiny, tmp_path):
-    with pytest.raises(ModuleNotFoundError, match="numpyy"):
-        reproduced(tmp_path, importing("numpyy"))
 
 
 def test_every_package_of_an_extra_is_known_by_the_name_it_is_imported_by():

@@ -4,7 +4,6 @@ import queue
 import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.process_pool import ProcessPool
+from waiting import ended, until
 
 _HERE = Path(__file__).parent
 
@@ -59,7 +59,7 @@ def test_what_a_cell_refuses_is_said_here_and_the_finished_ones_stay(tmp_path, p
     with pytest.raises(InputError, match=r"^n must be at least 1; got 0\.$"):
         _cells(context, processes, 2, 0, -1)
     assert [path.name for path in tmp_path.glob("*.nc")] == ["n=2.nc"]
-    assert _gone(tmp_path), "the other process ends as well"
+    _all_end(tmp_path)  # the other process as well
 
 
 def test_a_cell_that_fails_or_is_killed_is_no_result(tmp_path):
@@ -68,7 +68,7 @@ def test_a_cell_that_fails_or_is_killed_is_no_result(tmp_path):
     with pytest.raises(InputError, match=r"the process of n -3 was killed by signal 9\. Rerun the same command"):
         _cells(RunContext(tmp_path), 2, -3, -1)
     assert not list(tmp_path.glob("*.nc"))
-    assert _gone(tmp_path)
+    _all_end(tmp_path)
 
 
 def test_processes_end_with_their_parent_however_it_ends(tmp_path):
@@ -78,12 +78,9 @@ def test_processes_end_with_their_parent_however_it_ends(tmp_path):
         "RunContext(Path(sys.argv[1])).cells({'n': (-1, -4)}, parallel_tasks.square, processes=2)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as parent:
-        deadline = time.monotonic() + 60
-        while len(list(tmp_path.glob("*.process"))) < 2:
-            assert time.monotonic() < deadline, "the cells never began"
-            time.sleep(0.05)
+        until(lambda: len(list(tmp_path.glob("*.process"))) == 2)
         parent.send_signal(signal.SIGKILL)
-    assert _gone(tmp_path)
+    _all_end(tmp_path)
 
 
 def test_a_task_for_a_process_that_was_killed_a_moment_ago_goes_to_another():
@@ -99,9 +96,7 @@ def test_a_task_for_a_process_that_was_killed_a_moment_ago_goes_to_another():
         event, process = run("0")
         for again in range(10):
             os.kill(process, signal.SIGKILL)
-            deadline = time.monotonic() + 60
-            while _runs(process):
-                assert time.monotonic() < deadline
+            until(lambda killed=process: ended(killed))
             event, process = run(f"{again + 1}")
             assert event == "done"
 
@@ -122,19 +117,6 @@ def test_a_process_that_reports_to_nobody_ends_and_calls_it_no_failure(tmp_path)
     assert not (tmp_path / "failed").exists()
 
 
-def _gone(folder: Path) -> bool:
-    """Return True once all processes that left their number have ended."""
-    numbers = [int(file.stem) for file in folder.glob("*.process")]
-    for _ in range(200):
-        if not any(_runs(number) for number in numbers):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def _runs(number: int) -> bool:
-    """Return True if a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+def _all_end(folder: Path) -> None:
+    """Wait for the end of all processes that left their number."""
+    until(lambda: all(ended(int(file.stem)) for file in folder.glob("*.process")))

@@ -2,7 +2,6 @@ import errno
 import io
 import os
 import pickle
-import resource
 
 import h5py
 import numpy as np
@@ -46,8 +45,6 @@ def test_a_run_comes_back_as_it_was(run, tmp_path):
 
 
 def test_others_can_read_it(run, tmp_path):
-    import h5py
-
     with h5py.File(store.write(run, tmp_path / "run.nc")) as file:
         loss = file["loss"]
         assert isinstance(loss, h5py.Dataset)
@@ -70,14 +67,9 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(run, tmp_path, monk
     assert not leftovers(tmp_path)
 
 
-def test_a_full_disk_is_reported(run, tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
-    try:
-        with pytest.raises(InputError, match=r"Cannot write .*run\.nc: File too large"):
-            store.write(run, tmp_path / "run.nc")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+def test_a_full_disk_is_reported(run, tmp_path, disk_full):
+    with disk_full(), pytest.raises(InputError, match=r"Cannot write .*run\.nc: File too large"):
+        store.write(run, tmp_path / "run.nc")
     assert not any(tmp_path.iterdir())
 
 
@@ -195,20 +187,27 @@ def test_all_types_come_back(tmp_path):
     assert [found[one].dtype for one in types] == [np.dtype(one).newbyteorder("=") for one in types]
 
 
-def test_text_of_variable_length_of_earlier_versions_is_read(run, tmp_path):
-    content = io.BytesIO()
-    run.to_netcdf(content, engine="h5netcdf")
-    path = store.write_bytes(content.getvalue() + netcdf._seal(content.getvalue()), tmp_path / "run.nc")
-    xr.testing.assert_identical(store.read(path), run)
+@pytest.fixture
+def sealed(run, tmp_path):
+    """Write the run as other programs may, changed by a function of the opened file, and seal it; return its path."""
+
+    def write(change=lambda file: None):
+        content = io.BytesIO()
+        run.to_netcdf(content, engine="h5netcdf")
+        with h5py.File(content, "r+") as file:
+            change(file)
+        return store.write_bytes(content.getvalue() + netcdf._seal(content.getvalue()), tmp_path / "run.nc")
+
+    return write
 
 
-def test_numbers_of_variable_length_in_an_attribute_are_refused(run, tmp_path):
-    content = io.BytesIO()
-    run.to_netcdf(content, engine="h5netcdf")
+def test_text_of_variable_length_of_earlier_versions_is_read(run, sealed):
+    xr.testing.assert_identical(store.read(sealed()), run)
+
+
+def test_numbers_of_variable_length_in_an_attribute_are_refused(sealed):
     lists = np.empty(1, object)
     lists[0] = np.arange(3.0)
-    with h5py.File(content, "r+") as file:
-        file.attrs.create("lists", lists, dtype=h5py.vlen_dtype(float))
-    path = store.write_bytes(content.getvalue() + netcdf._seal(content.getvalue()), tmp_path / "run.nc")
+    path = sealed(lambda file: file.attrs.create("lists", lists, dtype=h5py.vlen_dtype(float)))
     with pytest.raises(InputError, match="attributes of numbers and text; got others"):
         store.read(path)

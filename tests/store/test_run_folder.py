@@ -1,4 +1,3 @@
-import resource
 import signal
 import subprocess
 import sys
@@ -85,14 +84,10 @@ def test_a_killed_holder_is_not_in_the_way(tmp_path, holder):
     assert not list((tmp_path / "paper" / "entry").glob("*.lock"))
 
 
-def test_a_full_disk_is_reported_before_the_work(tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
-    try:
-        with pytest.raises(InputError, match=r"Cannot write in .*: File too large"), place(tmp_path / "out").lock():
-            pytest.fail("the work began")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+def test_a_full_disk_is_reported_before_the_work(tmp_path, disk_full):
+    refused = pytest.raises(InputError, match=r"Cannot write in .*: File too large")
+    with disk_full(), refused, place(tmp_path / "out").lock():
+        pytest.fail("the work began")
     assert not any(tmp_path.iterdir())
 
 

@@ -1,31 +1,21 @@
 """The command `sweep`, as it is typed."""
 
 import json
-import shlex
 
 import pytest
 
-from saddlescope import cli
 from saddlescope.reproduction import Outcome
 from saddlescope.sweeps import Sweep
 
 
 @pytest.fixture
-def typed(walk, tmp_path, monkeypatch, capsys):
-    """Run the command line in tmp_path; return the status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
-
-    def call(line):
-        status = cli.main(["sweep", *shlex.split(line)])
-        reported = capsys.readouterr()
-        return status, reported.out, reported.err
-
-    return call
+def swept_by(walk, typed):
+    """Run the command `sweep`, with the walk alone."""
+    return lambda line: typed(f"sweep {line}")
 
 
-def test_a_sweep_prints_its_verdicts_and_where_it_lies(typed, tmp_path):
-    status, out, err = typed("tiny/walk --grid dim=1,2 --seeds 0:3 --size quick --processes 1")
+def test_a_sweep_prints_its_verdicts_and_where_it_lies(swept_by, tmp_path):
+    status, out, err = swept_by("tiny/walk --grid dim=1,2 --seeds 0:3 --size quick --processes 1")
     assert status == 0
     assert "6 points: 6 finished." in out
     (line,) = [line for line in out.splitlines() if "two-scales" in line]
@@ -35,21 +25,21 @@ def test_a_sweep_prints_its_verdicts_and_where_it_lies(typed, tmp_path):
     assert "tiny/walk, 6 points: 100%" in err
 
 
-def test_failed_points_are_reported_one_in_a_line_and_make_the_status_1(typed):
+def test_failed_points_are_reported_one_in_a_line_and_make_the_status_1(swept_by):
     line = "tiny/walk --grid kind=walk,fails --seeds 0:2 --size quick --processes 1"
-    status, out, err = typed(line)
+    status, out, err = swept_by(line)
     assert status == 1
     assert "4 points: 2 finished, 2 failed." in out
     assert err.splitlines()[-2:] == [f"kind=fails seed={k}: ZeroDivisionError: a defect" for k in (0, 1)]
-    reported = json.loads(typed(f"{line} --json")[1])
+    reported = json.loads(swept_by(f"{line} --json")[1])
     assert reported["points"] == {"finished": 2, "failed": 2, "missing": 0}
     assert reported["axes"] == {"kind": ["walk", "fails"], "seed": [0, 1]}
     assert reported["claims"][1] == {**dict.fromkeys(Outcome, 0) | {"claim": "two-scales", "seen": 2}}
     assert reported["unfinished"][0] == {"point": "kind=fails seed=0", "error": "ZeroDivisionError: a defect"}
 
 
-def test_many_failures_are_counted(typed):
-    err = typed("tiny/walk --grid kind=fails --seeds 0:23 --size quick --processes 1")[2]
+def test_many_failures_are_counted(swept_by):
+    err = swept_by("tiny/walk --grid kind=fails --seeds 0:23 --size quick --processes 1")[2]
     assert err.splitlines()[-1] == "... and 3 more; the data set has them all."
 
 
@@ -67,9 +57,9 @@ def test_many_failures_are_counted(typed):
         ("tiny/walk --seeds 0:2 --sede", "No such option"),
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(typed, tmp_path, line, reported):
+def test_bad_input_is_one_sentence_and_status_2(swept_by, tmp_path, line, reported):
     (tmp_path / "begun").write_text("")
-    status, out, err = typed(line)
+    status, out, err = swept_by(line)
     assert (status, out) == (2, "")
     assert reported in err
     assert len(err.strip().splitlines()) == 1

@@ -14,6 +14,7 @@ import pytest
 import xarray as xr
 
 from saddlescope.sweeps import Sweep, stored_sweeps
+from waiting import until
 
 _SWEEP = ["sweep", "tiny/walk", "--seeds", "0:16", "--grid", "kind=walk,fails", "--set", "pause=0.02"]
 
@@ -34,7 +35,7 @@ class Killed:
         client = subprocess.Popen(
             self.command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        _until(lambda: len(self.begun()) > before or client.poll() is not None)
+        until(lambda: len(self.begun()) > before or client.poll() is not None)
         self.wait()
         return client
 
@@ -51,7 +52,7 @@ class Killed:
 
     def kill_worker(self):
         """Kill the process whose run began last, once there is one that was not killed yet."""
-        _until(lambda: self.begun()[-1][0] not in self.killed)
+        until(lambda: self.begun()[-1][0] not in self.killed)
         worker = self.begun()[-1][0]
         self.killed.add(worker)
         self.kill(int(worker))
@@ -142,10 +143,3 @@ def test_a_sweep_on_a_cluster(walk, command, tmp_path, begun, undisturbed):
 
 def _digest(file):
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def _until(true):
-    deadline = time.monotonic() + 600
-    while not true():
-        assert time.monotonic() < deadline, "it never began"
-        time.sleep(0.02)

@@ -106,15 +106,15 @@ def test_finished_points_are_passed_by_and_shared_between_sweeps(swept, begun, h
     assert len(begun()) == 4
     assert heard[-1].startswith("4 of 4 points are stored already")
     xr.testing.assert_identical(numbers(same), numbers(first))
-    wider = swept("dim=1,2,3", seeds="0:4")
-    assert len(begun()) == 12
-    assert heard[-1].startswith("4 of 12")
+    wider = swept("dim=1,2,3", seeds="0:2")
+    assert len(begun()) == 6
+    assert heard[-1].startswith("4 of 6")
     assert wider.file != first.file
     xr.testing.assert_equal(
         wider.data[["value", "outcome"]].sel(dim=[1, 2], seed=[0, 1]), first.data[["value", "outcome"]]
     )
     swept("dim=1,2", seeds="0:2", again=True)
-    assert len(begun()) == 16
+    assert len(begun()) == 10
 
 
 def test_failed_points_are_reported_passed_by_and_tried_again_on_demand(swept, begun, heard):
@@ -169,8 +169,8 @@ def test_an_interrupted_sweep_says_what_is_missing_and_goes_on(swept, begun, tmp
 
 
 def test_the_number_of_processes_changes_no_result(swept, tmp_path, begun):
-    here = swept("dim=1,2", "kind=walk,fails", seeds="0:3")
-    there = swept("dim=1,2", "kind=walk,fails", seeds="0:3", processes=2, out=tmp_path / "other")
+    here = swept("dim=1,2", "kind=walk,fails", seeds="0:2")
+    there = swept("dim=1,2", "kind=walk,fails", seeds="0:2", processes=2, out=tmp_path / "other")
     xr.testing.assert_identical(numbers(there), numbers(here))
     processes = {process for process, *_ in begun()}
     assert len(processes) == 3, "this one, and two that make many points each"
@@ -218,46 +218,28 @@ def test_a_full_disk_is_no_failure_of_the_points(swept, monkeypatch, begun):
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(swept, walk, tmp_path):
-    with pytest.raises(InputError, match="processes must be at least 1"):
-        swept("dim=1", processes=0)
-    with pytest.raises(InputError, match="left out with a scheduler"):
-        swept("dim=1", processes=2, scheduler="tcp://127.0.0.1:1")
     with pytest.raises(InputError, match="data must be an existing folder"):
         swept("dim=1", data=tmp_path / "nowhere")
     with pytest.raises(InputError, match="There is no entry"):
         sweep("tiny/wlak", ["dim=1"], out=tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="Cannot write"):
-        swept("dim=1", out=tmp_path / "file")
     made = swept("dim=1,2")
     for values, reported in [({}, "dim must be given"), ({"dim": 3}, "one of 1, 2"), ({"dmi": 1}, "did you mean dim")]:
         with pytest.raises(InputError, match=reported):
             made.at(**values)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reported"),
-    [
-        ({"entry": "tiny/removed"}, "There is no entry"),
-        ({"grid": '[["dmi", ["1"]]]'}, "did you mean dim"),
-        ({"grid": "not JSON"}, "no complete sweep"),
-        ({"grid": "[3]"}, "no complete sweep"),
-        ({"grid": '[["dim", []]]'}, "one or more values"),
-        ({"settings": "{"}, "no complete sweep"),
-        ({"kind": "run"}, "must be a stored sweep"),
-    ],
-)
-def test_a_sweep_of_another_version_or_hand_is_refused(swept, tmp_path, changes, reported):
-    made = swept("dim=1,2")
-    file = store.write(made.data.assign_attrs(changes), tmp_path / "other.nc")
-    with pytest.raises(InputError, match=reported):
-        Sweep.open(file)
-
-
-def test_points_outside_the_folder_are_not_opened(swept, tmp_path):
-    made = swept("dim=1,2")
-    data = made.data.copy(deep=True)
-    data["point"] = ("dim", ["../../../../elsewhere.nc", "points/x.nc"])
-    file = store.write(data, tmp_path / "other.nc")
-    with pytest.raises(InputError, match="outside"):
-        Sweep.open(file)
+def test_a_sweep_of_another_version_or_hand_is_refused(swept, tmp_path):
+    data = swept("dim=1,2").data
+    outside = ("dim", ["../../../../elsewhere.nc", "points/x.nc"])
+    for changed, reported in [
+        (data.assign_attrs(entry="tiny/removed"), "There is no entry"),
+        (data.assign_attrs(grid='[["dmi", ["1"]]]'), "did you mean dim"),
+        (data.assign_attrs(grid="not JSON"), "no complete sweep"),
+        (data.assign_attrs(grid="[3]"), "no complete sweep"),
+        (data.assign_attrs(grid='[["dim", []]]'), "one or more values"),
+        (data.assign_attrs(settings="{"), "no complete sweep"),
+        (data.assign_attrs(kind="run"), "must be a stored sweep"),
+        (data.assign(point=outside), "outside its folder of points"),
+    ]:
+        with pytest.raises(InputError, match=reported):
+            Sweep.open(store.write(changed, tmp_path / "other.nc"))

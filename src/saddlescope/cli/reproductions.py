@@ -164,7 +164,7 @@ def show(
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction.claim import first_line
     from saddlescope.reproduction.data_sets import data_in_words
-    from saddlescope.reproduction.formatting import bounds, finite, positions, summary
+    from saddlescope.reproduction.formatting import finite, positions, summary
     from saddlescope.reproduction.parameters import Parameter, schema
 
     load_own(entry_file)
@@ -200,8 +200,7 @@ def show(
         others = ["" if values[size] == values["default"] else values[size] for size in differing]
         rows.append((name, values["default"], *others, record.words, record.requirement))
     print_table(("parameter", "default", *differing, "description", "allowed"), rows)
-    claims = [(c.name, c.statement, c.quantity, bounds(c.low, c.high, c.unit), c.kind) for c in found.claims]
-    print_table(("claim", "statement", "quantity", "bound", "kind"), claims)
+    print_table(*found._table())
     for required in dict.fromkeys(first_line(one) for claim in found.claims for one in claim.requires):
         print_text(f"Required: {required}.")
     if found.claims.limits:
@@ -301,7 +300,6 @@ def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
 
 def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> None:
     """Print what came of a run in at most 25 lines: the outcome, where the pictures are, and the worst claims."""
-    from saddlescope.reproduction.data_sets import data_in_words
     from saddlescope.reproduction.formatting import positions, summary
 
     outcome = f"{summary(made.verdicts)}."
@@ -318,10 +316,7 @@ def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> 
     left = len(verdicts) - _SHOWN
     more = f"{left} more claims, and all" if left > 0 else "All"
     print_text(f"{more} statements: saddlescope check {shlex.quote(str(made.file.parent))}{option}")
-    if made.provenance.data_sets:
-        print_text(f"Data: {data_in_words(made.provenance.data_sets)}.")
-    if made.scaling:
-        print_text(f"The paper's experiment, scaled down: {made.scaling}.")
+    _print_setting(made)
     print_text(f"Stored in {made.file}.")
 
 
@@ -339,7 +334,6 @@ def _cells(verdict: "Verdict") -> "dict[str, str | Text]":
 
 def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
     """Print all claims of stored runs with their statements."""
-    from saddlescope.reproduction.data_sets import data_in_words
     from saddlescope.reproduction.formatting import VERDICT_COLUMNS, summary
 
     for made in stored:
@@ -349,12 +343,19 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
         print_table(columns, ([cells[column] for column in columns] for cells in rows), title=title)
         if made.unjudged:
             print_text(f"Not judged. {made.unjudged}")
-        if made.provenance.data_sets:
-            print_text(f"Data: {data_in_words(made.provenance.data_sets)}.")
-        if made.scaling:
-            print_text(f"The paper's experiment, scaled down: {made.scaling}.")
+        _print_setting(made)
     if judged := [made for made in stored if not made.unjudged]:
         print_text(f"Verdicts by kind of claim: {summary(v for one in judged for v in one.verdicts)}.")
+
+
+def _print_setting(made: "Reproduction") -> None:
+    """Print on which data a run rests, and what is scaled down in it."""
+    from saddlescope.reproduction.data_sets import data_in_words
+
+    if made.provenance.data_sets:
+        print_text(f"Data: {data_in_words(made.provenance.data_sets)}.")
+    if made.scaling:
+        print_text(f"The paper's experiment, scaled down: {made.scaling}.")
 
 
 def _status(stored: "Sequence[Reproduction]") -> int:

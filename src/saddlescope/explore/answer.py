@@ -1,6 +1,5 @@
 """Answers of a worker: a run as pictures, verdicts and commands, in JSON values."""
 
-import shlex
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from saddlescope.plot.film_images import png, sprite
 from saddlescope.plot.series import first_legend
 from saddlescope.reproduction import Entry, Verdict
 from saddlescope.reproduction.formatting import SYMBOLS, tallies
+from saddlescope.store.provenance import command_of
 
 
 def pages() -> Environment:
@@ -45,16 +45,9 @@ def answer(
         "claims": parts.render(rows=claim_rows(verdicts), tallied=tallies(verdicts), smoke=size == "quick"),
         "signs": [_sign(verdict) for verdict in papers_first(verdicts)],
         "label": " ".join(f"{name}={value}" for name, value in settings.items()) or f"{size} values",
-        "command": command(entry.name, size, settings, entry_file),
+        "command": command_of("run", entry.name, size, settings, ["--entry", entry_file] if entry_file else ()),
         "python": python(entry.name, size, settings, entry_file),
     }
-
-
-def command(entry: str, size: str, settings: Mapping[str, str], entry_file: str | None = None) -> str:
-    """Return the command that stores this run."""
-    words = ["saddlescope", "run", entry, *(["--size", size] if size != "default" else [])]
-    words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    return shlex.join(words + (["--entry", entry_file] if entry_file else []))
 
 
 def python(entry: str, size: str, settings: Mapping[str, str], entry_file: str | None = None) -> str:

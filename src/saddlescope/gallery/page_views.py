@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from saddlescope.reproduction.catalogue import own_file
 from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.formatting import number, tallies, verdict_cells
 from saddlescope.reproduction.runner import identity, json_values
+from saddlescope.store.provenance import command_of
 from saddlescope.sweeps import Sweep
 
 _Stored = TypeVar("_Stored", Reproduction, Sweep)
@@ -161,8 +161,8 @@ class RunView(StoredView[Reproduction]):
     @property
     def command(self) -> str:
         """Command that repeats the run, with the file of an entry of your own."""
-        command, file = self.stored.provenance.command, own_file(self.name)
-        return command if file is None else f"{command} --entry {shlex.quote(Path(file).name)}"
+        made, file = self.stored.provenance, own_file(self.name)
+        return command_of("run", self.name, made.size, made.settings, ["--entry", Path(file).name] if file else ())
 
     @cached_property
     def origin(self) -> list[tuple[str, str]]:

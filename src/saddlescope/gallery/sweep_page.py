@@ -11,6 +11,7 @@ from saddlescope.plot.phase_diagram import phase_figures
 from saddlescope.plot.phase_layout import values_of
 from saddlescope.reproduction import Outcome
 from saddlescope.reproduction.formatting import bounds, counts, measured, number
+from saddlescope.store.provenance import label_of
 from saddlescope.sweeps import State, Sweep
 
 MOST_POINTS = 400
@@ -154,8 +155,7 @@ class SweepView(StoredView[Sweep]):
     def origin(self) -> list[tuple[str, str]]:
         """Provenance of the data, in pairs of name and value."""
         grid = self.stored.grid
-        size = " ".join([grid.size, *(f"{name}={value}" for name, value in grid.settings.items())])
-        return origin(self.stored.data.attrs, {"Size": size}, " in all points")
+        return origin(self.stored.data.attrs, {"Size": label_of(grid.size, grid.settings)}, " in all points")
 
     @property
     def command(self) -> str:

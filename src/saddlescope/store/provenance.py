@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cache
@@ -58,17 +58,12 @@ class Provenance(ReprMixin):
     @property
     def label(self) -> str:
         """Size and parameters set by hand."""
-        return " ".join([self.size, *(f"{name}={value}" for name, value in self.settings.items())])
+        return label_of(self.size, self.settings)
 
     @property
     def command(self) -> str:
         """Command that repeats this run, without folders, which do not change it."""
-        words = ["saddlescope", "run", self.entry]
-        if self.size != "default":
-            words += ["--size", self.size]
-        for name, value in self.settings.items():
-            words += ["--set", f"{name}={value}"]
-        return shlex.join(words)
+        return command_of("run", self.entry, self.size, self.settings)
 
     @property
     def seeds(self) -> str:
@@ -82,11 +77,11 @@ class Provenance(ReprMixin):
         Raises:
             InputError: the run already has an attribute of the same name.
         """
-        attributes = {each.name: _encode(getattr(self, each.name)) for each in fields(self)}
-        attributes |= {"command": self.command, "seed": self.seeds}
-        if taken := [name for name in attributes if name in run.attrs]:
+        made = {each.name: getattr(self, each.name) for each in fields(self)}
+        made |= {"command": self.command, "seed": self.seeds}
+        if taken := [name for name in made if name in run.attrs]:
             raise InputError(f"The attributes {', '.join(taken)} are reserved for provenance; rename the run's own.")
-        return run.assign_attrs(attributes)
+        return stamped(run, made)
 
     @classmethod
     def of(cls, run: xr.Dataset) -> "Provenance":
@@ -111,13 +106,23 @@ class Provenance(ReprMixin):
         return cls(**raw)
 
 
-def _encode(value: object) -> str | float | int:
-    if isinstance(value, Mapping):
-        return json.dumps(dict(value), ensure_ascii=False)
-    if isinstance(value, bool):
-        return int(value)
-    assert isinstance(value, str | float | int)
-    return value
+def label_of(size: str, settings: Mapping[str, str]) -> str:
+    """Return a size and parameters set by hand in words."""
+    return " ".join([size, *(f"{name}={value}" for name, value in settings.items())])
+
+
+def command_of(verb: str, entry: str, size: str, settings: Mapping[str, str], options: Iterable[str] = ()) -> str:
+    """Return the command that runs or sweeps an entry, without folders, which do not change what it computes.
+
+    Args:
+        verb: `run` or `sweep`.
+        entry: its name.
+        size: of the parameters that are not set by hand.
+        settings: the parameters set by hand, as typed.
+        options: further words, after the name of the entry.
+    """
+    words = ["saddlescope", verb, entry, *options, *(["--size", size] if size != "default" else [])]
+    return shlex.join(words + [word for name, value in settings.items() for word in ("--set", f"{name}={value}")])
 
 
 def stopwatch() -> Callable[[], dict[str, Any]]:
@@ -135,8 +140,13 @@ def stopwatch() -> Callable[[], dict[str, Any]]:
 
 def stamped(ds: xr.Dataset, made: Mapping[str, Any], **further: str) -> xr.Dataset:
     """Return a data set with the fields of a stopwatch, and further ones, as attributes; mappings become JSON."""
-    fields = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in made.items()}
-    return ds.assign_attrs(fields, **further)
+    return ds.assign_attrs({name: _encode(value) for name, value in made.items()}, **further)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value), ensure_ascii=False)
+    return int(value) if isinstance(value, bool) else value
 
 
 def _now() -> str:

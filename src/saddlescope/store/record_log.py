@@ -32,15 +32,16 @@ _DTYPES = ("float64", "float32", "int64", "int32", "bool")
 
 
 class RecordLog:
-    """File of records along one dimension of a data set.
+    """File of records along the dimension `step` of a data set, with a coordinate of whole numbers.
 
     Args:
         path: the file.
-        along: dimension of the records, with a coordinate of whole numbers.
     """
 
-    def __init__(self, path: str | os.PathLike[str], along: str = "step") -> None:
-        self.path, self.along = Path(path), along
+    along = "step"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
 
     def write(self, records: xr.Dataset) -> None:
         """Replace the file by one with these records, atomically; its folder is created.

@@ -66,7 +66,7 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
         values = [kind(getattr(one, field)) for one in described_by]
         coordinates[name] = (dim, np.array(values, kind if values and kind is float else object))
     cpu_seconds = float(np.nansum(variables["cpu_seconds"][1]))
-    return xr.Dataset(variables, coordinates, _attributes(grid, cpu_seconds))
+    return _stamped(xr.Dataset(variables, coordinates), grid, cpu_seconds)
 
 
 def fault_of(data: xr.Dataset, axes: tuple[str, ...]) -> str:
@@ -122,20 +122,13 @@ def _measured(statistic: Callable[[xr.Dataset], float], run: xr.Dataset) -> tupl
         return np.nan, f"It cannot be computed at this point: {described(error)}."
 
 
-def _attributes(grid: Grid, cpu_seconds: float) -> dict[str, str | float]:
-    """Return the provenance of the sweep, under the names of `store.Provenance` where they apply."""
+def _stamped(data: xr.Dataset, grid: Grid, cpu_seconds: float) -> xr.Dataset:
+    """Return the data set with the provenance of the sweep, under the names of `store.Provenance` where they apply."""
     made = store.stopwatch()()
-    return {
-        "kind": KIND,
-        "entry": grid.entry.name,
-        "size": grid.size,
-        "settings": json.dumps(dict(grid.settings), ensure_ascii=False),
-        "grid": json.dumps([[axis.name, list(axis.texts)] for axis in grid.axes], ensure_ascii=False),
-        "command": grid.command,
-        "cpu_seconds": round(cpu_seconds, 2),
-        "versions": json.dumps(made["versions"]),
-        **{name: made[name] for name in ("finished", "platform", "commit")},
-    }
+    axes = json.dumps([[axis.name, list(axis.texts)] for axis in grid.axes], ensure_ascii=False)
+    about = {"kind": KIND, "entry": grid.entry.name, "size": grid.size, "settings": grid.settings, "grid": axes}
+    about |= {"command": grid.command, "cpu_seconds": round(cpu_seconds, 2)}
+    return store.stamped(data, about | {name: made[name] for name in ("versions", "finished", "platform", "commit")})
 
 
 def _storable(text: str) -> str:

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import json
 import math
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.parameters import Parameter
+from saddlescope.store.provenance import command_of
 from saddlescope.sweeps.parse import MOST_POINTS, expand
 
 
@@ -162,14 +162,8 @@ class Grid(ReprMixin):
     @property
     def command(self) -> str:
         """Command that repeats the sweep, without folders and workers, which do not change it."""
-        words = ["saddlescope", "sweep", self.entry.name]
-        for axis in self.axes:
-            words += ["--grid", axis.words]
-        if self.size != "default":
-            words += ["--size", self.size]
-        for name, text in self.settings.items():
-            words += ["--set", f"{name}={text}"]
-        return shlex.join(words)
+        axes = [word for axis in self.axes for word in ("--grid", axis.words)]
+        return command_of("sweep", self.entry.name, self.size, self.settings, axes)
 
     def __repr__(self) -> str:
         return f"Grid({self.in_words})"

@@ -7,7 +7,7 @@ rank (Sheen et al. 2024, section 4.2).
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Figure, Figures, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.catalogue import TOYS
 
@@ -125,12 +125,7 @@ def figures(run: xr.Dataset) -> Figures:
     """Draw the excesses of both norms and the final spectra."""
 
     def excess(norm: str) -> Panel:
-        marks = tuple(
-            Line(
-                x=run.time.values, y=np.abs(run.excess.sel(flow=flow, norm=norm).values), group=flow, color=k, width=2.4
-            )
-            for k, flow in enumerate(_FLOWS)
-        )
+        marks = lines(abs(run.excess.sel(norm=norm)), x="time", hue="flow", grouped=True, width=2.4)
         time = Axis("log₁₀ t", scale="log")
         return Panel(title=f"{norm} norm", x=time, y=Axis("excess over the least", scale="log"), marks=marks)
 
@@ -142,28 +137,13 @@ def figures(run: xr.Dataset) -> Figures:
         f"rank {int(run.solution_rank[1])}.",
         panels=(excess("nuclear"), excess("Frobenius")),
     )
+    last = run.spectrum.isel(time=-1)
+    points = lines(last.where(last > 1e-12), x="index", hue="flow", grouped=True, style="points", width=3.0)
     yield Figure(
         name="spectra",
         title=f"Singular values at t = 10^{float(run.time[-1]):g}",
         caption="Singular values of W / margin, the largest first.",
-        panels=(
-            Panel(
-                x=Axis("index"),
-                y=Axis("singular value", scale="log"),
-                marks=tuple(
-                    Line(
-                        x=run["index"].values,
-                        y=np.where(values > 1e-12, values, np.nan),
-                        group=flow,
-                        color=k,
-                        style="points",
-                        width=3.0,
-                    )
-                    for k, flow in enumerate(_FLOWS)
-                    for values in [run.spectrum.sel(flow=flow).values[-1]]
-                ),
-            ),
-        ),
+        panels=(Panel(x=Axis("index"), y=Axis("singular value", scale="log"), marks=points),),
     )
 
 

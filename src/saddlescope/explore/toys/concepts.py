@@ -7,7 +7,7 @@ the one of the larger a = σ² + μ²/2, in the limit of small U.
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Band, Figure, Figures, Line, Panel
+from saddlescope.plot import Axis, Band, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.catalogue import TOYS
 
@@ -100,15 +100,9 @@ def _found(run: xr.Dataset) -> str:
 
 def figures(run: xr.Dataset) -> Figures:
     """Draw the learned shares over time, and the map of orders."""
-    curves = [  # the medians first: they are what the legend shows
-        Line(x=run.time.values, y=path, group=f"concept {k + 1}", color=k, width=3.0)
-        for k, path in enumerate(np.median(run.learned.values, axis=0).T)
-    ]
-    curves += [
-        Line(x=run.time.values, y=path, group=f"concept {k + 1}", color=k, width=1.0, opacity=0.35)
-        for k in (0, 1)
-        for path in run.learned.values[..., k]
-    ]
+    by_concept = {"x": "time", "hue": "concept", "label": "concept {}", "grouped": True}
+    curves = [*lines(run.learned.median("start"), width=3.0, **by_concept)]  # first: they are what the legend shows
+    curves += [line for path in run.learned for line in lines(path, width=1.0, opacity=0.35, **by_concept)]
     sigma = np.linspace(0.0, _LARGEST_SIGMA, 200)
     line = np.sqrt(np.maximum(2 * (float(run.strength[1]) - sigma**2), 0.0))
     top = np.full_like(sigma, _LARGEST_MU)
