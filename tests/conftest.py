@@ -5,6 +5,7 @@ import hashlib
 import os
 import pickle
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -118,6 +119,21 @@ def tiny(monkeypatch):
     monkeypatch.setattr("saddlescope.reproduction.catalogue.entry_names", lambda: tiny.NAMES)
     monkeypatch.setattr("saddlescope.reproduction.catalogue.entry_heading", lambda name: tiny.HEADING)
     return tiny.ENTRY
+
+
+@pytest.fixture
+def call(tiny, tmp_path, monkeypatch, capsys):
+    """Return a function that runs a command line in a temporary folder, and returns its status and standard error."""
+    from saddlescope import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
+
+    def run(line: str) -> tuple[int, str]:
+        status = cli.main(shlex.split(line))
+        return status, capsys.readouterr().err.strip()
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_blocks import AttentionBlock
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
+from saddlescope.ranks.module_names import first_few
 
 Heads: TypeAlias = int | Mapping[str, int]
 
@@ -38,9 +38,6 @@ class HeadCounts:
     Args:
         config: the configuration; may be empty.
         heads: one number for all modules, or numbers by patterns on the names of modules, where `*` matches anything.
-
-    Raises:
-        InputError: a number below 1.
     """
 
     def __init__(self, config: Mapping[str, Any], heads: Heads | None) -> None:
@@ -81,12 +78,7 @@ class HeadCounts:
                 )
 
     def check(self, blocks: Sequence[AttentionBlock], source: str) -> None:
-        """Raise InputError for a number of heads that was taken for several towers, or for an unused pattern.
-
-        Args:
-            blocks: all attention blocks.
-            source: the checkpoint, for the message.
-        """
+        """Raise InputError for a number of heads that was taken for several towers, or for an unused pattern."""
         self._check_patterns(blocks)
         shared = [block for block in blocks if self._is_shared(block.name.split("."))]
         towers: dict[tuple[object, ...], AttentionBlock] = {}

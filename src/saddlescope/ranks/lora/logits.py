@@ -15,8 +15,8 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.ranks.checkpoints.adapter_files import PREFIX, WEIGHTS
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.transformers_model import model_class
+from saddlescope.ranks.module_names import first_few
 
 _SEQUENCES, _LENGTH = 4, 64
 
@@ -88,12 +88,7 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
 
 
 def _load_model(folder: Path) -> Any:
-    """Load the model in a folder, in float32 and evaluation mode.
-
-    Raises:
-        InputError: config.json is missing or unknown to Transformers, or the weights do not fit it.
-        MissingExtraError: Transformers is not installed.
-    """
+    """Load the model in a folder, in float32 and evaluation mode."""
     config = Checkpoint.open(folder).config if folder.is_dir() else {}
     try:
         import transformers

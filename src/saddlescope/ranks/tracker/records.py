@@ -173,11 +173,7 @@ def _last(spectra: Spectra, index: tuple[int, ...]) -> tuple[float, float, float
 
 
 def product_index(product: str) -> int:
-    """Return the index of a product along its axis.
-
-    Raises:
-        InputError: `product` is neither "KQ" nor "VO".
-    """
+    """Return the index of a product along its axis."""
     if product not in PRODUCTS:
         raise unknown("product", product, PRODUCTS)
     return PRODUCTS.index(product)
