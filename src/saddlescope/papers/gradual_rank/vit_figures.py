@@ -130,9 +130,7 @@ def _ratio(run: xr.Dataset, last: xr.DataArray, initial: str, product: str) -> x
 
 
 def _growth_claims(
-    rises: str,
-    low: str = "Appendix B: 'leading to a low rank bias'; half: this project",
-    which: str = "",
+    rises: str, low: str = "Appendix B: 'leading to a low rank bias'; half: this project", which: str = ""
 ) -> Claims:
     """Return the claims that the updates of both products rise in rank and end with a low one, with their sources."""
     claims = Claims(limits=LIMITS, requires=[learned])
@@ -344,8 +342,7 @@ figure_13 = Entry(
     reduced=changes(SGDPairsTraining, REDUCED | dict(dataset="cifar10-pairs", learning_rate=0.3)),
     paper=changes(SGDPairsTraining, CIFAR | dict(dataset="cifar100", learning_rate=0.3)),
     claims=_growth_claims(
-        "Section 5 and Figure 13: 'similar gradual rank increase behavior'",
-        which=" under SGD on 100 classes",
+        "Section 5 and Figure 13: 'similar gradual rank increase behavior'", which=" under SGD on 100 classes"
     ),
     figures=_ranks_and_last,
     **_TRAINED,

@@ -18,17 +18,9 @@ from saddlescope.ranks.attention.recorded_calls import probe_call, record_calls
 from saddlescope.ranks.attention.verdicts import Verdict, input_sizes, judge, mixed_values, unchecked
 from saddlescope.ranks.module_names import canonical_name, first_few, unwrap_model
 
-_CALLED_ATTENTION = {
-    "attention",
-    "attn",
-    "self_attention",
-    "self_attn",
-    "selfattention",
-    "cross_attn",
-    "crossattention",
-}
-
-
+_CALLED_ATTENTION = frozenset(
+    ["attention", "attn", "self_attention", "self_attn", "selfattention", "cross_attn", "crossattention"]
+)
 _LONGEST = 300  # characters of the request for layouts
 
 

@@ -17,15 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_trace import AttentionTrace
 from saddlescope.ranks.attention.module_copy import random_copy
-from saddlescope.ranks.attention.probe import (
-    NOT_FINITE,
-    Probe,
-    brief,
-    failed,
-    finite,
-    quiet,
-    returned_outputs,
-)
+from saddlescope.ranks.attention.probe import NOT_FINITE, Probe, brief, failed, finite, quiet, returned_outputs
 from saddlescope.ranks.attention.self_check import Heads, heads_of, joined_heads
 
 _SAMPLES = 4

@@ -255,11 +255,10 @@ def _like(part: Tensor, first: Tensor) -> Tensor | None:
     batch, heads, tokens, width = first.shape
     if part.shape == first.shape:
         return part
-    if part.shape in ((batch, tokens, heads, width), (batch, tokens, heads * width)):
-        return part.reshape(batch, tokens, heads, width).transpose(1, 2)
     if part.shape == (batch * heads, tokens, width):
         return part.reshape(first.shape)
-    if part.numel() == first.numel() and part.shape[-1] == heads * width:
+    joined = part.numel() == first.numel() and part.shape[-1] == heads * width
+    if joined or part.shape == (batch, tokens, heads, width):
         return part.reshape(batch, tokens, heads, width).transpose(1, 2)
     return None
 

@@ -215,10 +215,8 @@ def _require_sizes(base: Checkpoint, adapter: AdapterFile) -> None:
 
 
 def _merged_by_peft(adapter: AdapterFile, stored: Sequence[str], model: nn.Module, weight: Tensor, name: str) -> Tensor:
-    try:
+    with MissingExtraError.named(f"An adapter of {adapter.method}"):
         import peft
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"An adapter of {adapter.method}", "PEFT", "language") from error
     tensors = {own: one.double() for own, one in adapter.stored.read(stored).items()}
     flip = _is_transposed(model, name)
     layer = nn.Linear(*(weight.shape if flip else weight.shape[::-1]), bias=False)

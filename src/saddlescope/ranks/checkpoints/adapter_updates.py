@@ -54,14 +54,8 @@ _ATTENTION_PROCESSOR = re.compile(r"(?P<module>.+)\.processor\.(?P<layer>to_\w+)
 _GLORA = re.compile(r"(?P<module>(lora|lycoris)_\w+)\.(a1|a2|b1|b2|bm)\.weight")  # plain layers are called so, too
 _EMBEDDING = re.compile(r"(embed(_tokens|_in)?|embeddings?|wte|wpe)$")
 _PAIRS = (("down", "up"), ("embedding_down", "embedding_up"), ("down_turned", "up_turned"))  # roles of A and B
-_RANKED = {
-    "down": 0,
-    "embedding_down": 0,
-    "down_turned": -1,
-    "hada_w1_b": 0,
-    "lokr_w1_b": 0,
-    "lokr_w2_b": 0,
-}  # its axis
+# The axis of the rank in a role.
+_RANKED = {"down": 0, "embedding_down": 0, "down_turned": -1, "hada_w1_b": 0, "lokr_w1_b": 0, "lokr_w2_b": 0}
 _DECISIVE = ("down", "up", "embedding_", "hada_", "lokr_", "difference", "unread")
 
 

@@ -56,11 +56,7 @@ def empty_model(shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn
 
 
 def _module_at(
-    root: nn.Module,
-    path: str,
-    shapes: Mapping[str, tuple[int, ...]],
-    transposed: frozenset[str],
-    counts: HeadCounts,
+    root: nn.Module, path: str, shapes: Mapping[str, tuple[int, ...]], transposed: frozenset[str], counts: HeadCounts
 ) -> nn.Module | None:
     """Return the module at a path, created if absent; None for paths that no module can have."""
     module, parts = root, path.split(".") if path else []

@@ -16,11 +16,12 @@ from typing import Any, TypeAlias
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_blocks import AttentionBlock
+from saddlescope.ranks.attention.stated_numbers import HEADS
 from saddlescope.ranks.module_names import first_few
 
 Heads: TypeAlias = int | Mapping[str, int]
 
-_NAMES = ("num_attention_heads", "num_heads", "n_heads", "n_head", "heads", "attention_heads", "nhead")
+_NAMES = tuple(dict.fromkeys(("num_attention_heads", *HEADS)))  # in a configuration, the name of Transformers first
 _TOWERS = (
     ("vision", "visual", "image", "img", "vit"),
     ("audio", "speech"),

@@ -90,10 +90,8 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
 def _load_model(folder: Path) -> Any:
     """Load the model in a folder, in float32 and evaluation mode."""
     config = Checkpoint.open(folder).config if folder.is_dir() else {}
-    try:
+    with MissingExtraError.named("The error of the logits"):
         import transformers
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("The error of the logits", "Transformers", "language") from error
     kind = model_class(config)
     if kind is None:
         raise InputError(
@@ -131,10 +129,8 @@ def _no_progress_bars() -> Iterator[None]:
 
 def _adapted(model: Any, folder: Path) -> Any:
     """Return the model with the adapter; raise InputError unless PEFT has loaded every weight of it."""
-    try:
+    with MissingExtraError.named("The error of the logits"):
         from peft import PeftModel, get_peft_model_state_dict
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("The error of the logits", "PEFT", "language") from error
     from safetensors.torch import load_file
 
     stored = load_file(folder / WEIGHTS[0])

@@ -150,10 +150,7 @@ class RankTracker(ScheduledTracker):
             **common,
         )
         single = TrackedMatrices(
-            lambda number: self._weights.then(matrices, self._initial, number),
-            len(matrices),
-            heads=None,
-            **common,
+            lambda number: self._weights.then(matrices, self._initial, number), len(matrices), heads=None, **common
         )
         for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")

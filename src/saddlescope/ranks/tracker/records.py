@@ -80,11 +80,7 @@ class Spectra(ReprMixin):
         seen = cls.of(values, np.asarray(noise_floor))
         rank = (norm / values[0]) ** 2 if values[0] > noise_floor else np.nan
         return replace(
-            seen,
-            norm=np.asarray(norm),
-            stable_rank=np.asarray(rank),
-            effective_rank=np.asarray(np.nan),
-            errors=errors,
+            seen, norm=np.asarray(norm), stable_rank=np.asarray(rank), effective_rank=np.asarray(np.nan), errors=errors
         )
 
     @property
