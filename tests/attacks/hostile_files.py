@@ -413,11 +413,7 @@ ARRAYS = {
     "infinities": npy("(2, 2, 2)", data=np.full(8, np.inf).tobytes()),
     "one number": npy("()", data=np.zeros(1).tobytes()),
 }
-READERS = {
-    "tokens": load_tokens,
-    "images": read_small,
-    "descent": lambda path: checkpoint_file.read(path, "run"),
-}
+READERS = {"tokens": load_tokens, "images": read_small, "descent": lambda path: checkpoint_file.read(path, "run")}
 for _reader, _read in READERS.items():
     for _name, _content in ARRAYS.items():
         ATTACKS[f"{_reader}: {_name}"] = lambda folder, content=_content, read=_read: read(npz(folder, content))

@@ -57,11 +57,7 @@ def test_parameters_that_do_not_go_together(name, settings, sentence):
         ("gradual-rank/figure-11", {"until": "5"}, "resolves a plateau"),
         ("gradual-rank/figure-11", {"log10_scale": "-0.1"}, "threshold must be above the initial weights"),
         ("gradual-rank/figure-12", {"device": "cuda"}, "device='cuda' was requested, but PyTorch found no GPU"),
-        (
-            "gradual-rank/figure-16",
-            {"dataset": "cifar100"},
-            "needs the folder of its official files",
-        ),
+        ("gradual-rank/figure-16", {"dataset": "cifar100"}, "needs the folder of its official files"),
         ("gradual-rank/figure-18", {"pieces": "3"}, "pieces must divide batch=25; got 3"),
         ("gradual-rank/figure-20", {"heads": "3"}, "heads must divide embedding=32; got 3"),
         ("gradual-rank/figure-20", {"text": "wikitext-2"}, "SADDLESCOPE_DATA"),

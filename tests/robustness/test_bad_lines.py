@@ -137,11 +137,7 @@ def test_invalid_lines_print_one_sentence_and_exit_with_status_2(on_shelf):
     before = sorted(on_shelf.rglob("*"))
 
     @settings(
-        max_examples=_EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=_EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
     @given(LINES)
     @example(["extract-lora", "junk.pt", "junk.safetensors", "--out", "adapter"])

@@ -143,11 +143,7 @@ def test_the_initial_weights_of_a_spectral_norm_are_normed_as_they_were(old, pla
     torch.manual_seed(0)
     model = normed(old)
     torch.save(model.state_dict(), tmp_path / "start.pt")
-    options = {
-        "memory": {},
-        "disk": {"reference": OnDisk(tmp_path)},
-        "checkpoint": {"initial": tmp_path / "start.pt"},
-    }
+    options = {"memory": {}, "disk": {"reference": OnDisk(tmp_path)}, "checkpoint": {"initial": tmp_path / "start.pt"}}
     tracker = RankTracker(model, **options[place])
     before = tracker._products.initial
     with torch.no_grad():

@@ -182,12 +182,7 @@ def _patched(model):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        _patched,
-        lambda model: model.__setitem__(0, Lora(3, 6)),
-        lambda model: model.__setitem__(2, Lora(6, 2)),
-    ],
+    "change", [_patched, lambda model: model.__setitem__(0, Lora(3, 6)), lambda model: model.__setitem__(2, Lora(6, 2))]
 )
 def test_what_computes_something_else_than_its_weights_say_is_left_out(change):
     model = perceptron()
