@@ -156,12 +156,23 @@ def typed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
 
-    def call(line):
+    def call(line: str) -> tuple[int, str, str]:
         status = cli.main(shlex.split(line))
         reported = capsys.readouterr()
         return status, reported.out, reported.err
 
     return call
+
+
+@pytest.fixture
+def call(tiny, typed):
+    """Run a line of the command line with the tiny entry; return the status and stderr."""
+
+    def run(line: str) -> tuple[int, str]:
+        status, _, err = typed(line)
+        return status, err.strip()
+
+    return run
 
 
 @pytest.fixture(scope="session")

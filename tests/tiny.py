@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -166,9 +167,37 @@ def find_entry(name: str) -> Entry:
     return ENTRY
 
 
-if __name__ == "__main__":
+class Blank:
+    """Empty drawing, since drawing takes long."""
+
+    def savefig(self, path: Path) -> None:
+        path.write_text("blank")
+
+    def set_layout_engine(self, engine: object) -> None: ...
+
+
+def install(*, blank: bool = False) -> None:
+    """Replace all entries of this process by the tiny one, and on request drawings by blank ones."""
     entries.find_entry, catalogue.entry_names = find_entry, lambda: NAMES  # type: ignore[assignment]
     catalogue.entry_heading = lambda name: HEADING  # type: ignore[assignment]
+    if blank:
+        from saddlescope.gallery import site
+
+        site.draw_matplotlib = site.draw_thumbnail = lambda *_, **__: Blank()  # type: ignore[assignment]
+
+
+def save_pair(folder: Path) -> None:
+    """Write base.pt and tuned.pt, checkpoints of one attention module."""
+    import torch
+
+    draw = torch.Generator().manual_seed(0)
+    base = {f"layers.0.{name}_proj.weight": torch.randn(6, 6, generator=draw) for name in "qkvo"}
+    torch.save(base, folder / "base.pt")
+    torch.save({name: one + torch.randn(6, 6, generator=draw) for name, one in base.items()}, folder / "tuned.pt")
+
+
+if __name__ == "__main__":
+    install()
     from saddlescope import cli
 
     sys.exit(cli.main())

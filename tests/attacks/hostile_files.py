@@ -30,10 +30,8 @@ import tiny  # noqa: E402
 from saddlescope import cli, store  # noqa: E402
 from saddlescope._shared.errors import InputError  # noqa: E402
 from saddlescope.flow.descent import checkpoint_file  # noqa: E402
-from saddlescope.gallery import site  # noqa: E402
 from saddlescope.models.tokens.data import load_tokens  # noqa: E402
-from saddlescope.reproduction import catalogue, reproduce  # noqa: E402
-from saddlescope.reproduction import entry as entries  # noqa: E402
+from saddlescope.reproduction import reproduce  # noqa: E402
 from saddlescope.store import netcdf  # noqa: E402
 from saddlescope.training.data.cifar_batch import read_batch  # noqa: E402
 from saddlescope.training.data.image_files import read_small  # noqa: E402
@@ -415,11 +413,7 @@ ARRAYS = {
     "infinities": npy("(2, 2, 2)", data=np.full(8, np.inf).tobytes()),
     "one number": npy("()", data=np.zeros(1).tobytes()),
 }
-READERS = {
-    "tokens": load_tokens,
-    "images": read_small,
-    "descent": lambda path: checkpoint_file.read(path, "run"),
-}
+READERS = {"tokens": load_tokens, "images": read_small, "descent": lambda path: checkpoint_file.read(path, "run")}
 for _reader, _read in READERS.items():
     for _name, _content in ARRAYS.items():
         ATTACKS[f"{_reader}: {_name}"] = lambda folder, content=_content, read=_read: read(npz(folder, content))
@@ -471,19 +465,8 @@ def measured(name: str, folder: Path) -> tuple[str, str, float, float]:
     return what, message, used.ru_maxrss / 2**10, used.ru_utime + used.ru_stime
 
 
-class Blank:
-    """Empty drawing; drawing is tested elsewhere."""
-
-    def savefig(self, path: Path) -> None:
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine: object) -> None: ...
-
-
 if __name__ == "__main__":
-    site.draw_matplotlib = site.draw_thumbnail = lambda *_, **__: Blank()
-    entries.find_entry, catalogue.entry_names = tiny.find_entry, lambda: tiny.NAMES
-    catalogue.entry_heading = lambda name: tiny.HEADING
+    tiny.install(blank=True)
     here = Path(sys.argv[1])
     HARMLESS.append(reproduce(tiny.ENTRY, out=here / "first", size="quick").file)  # loads for all forks
     BOMB.append(bomb(here))

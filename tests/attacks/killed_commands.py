@@ -7,7 +7,6 @@ same files with the same bytes, except that stored runs have other times.
 
 import contextlib
 import ctypes
-import dataclasses
 import io
 import json
 import os
@@ -18,7 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 import xarray as xr
 
 HERE = Path(__file__).resolve().parent
@@ -26,35 +24,10 @@ sys.path[:0] = [str(HERE.parent)]
 
 import tiny  # noqa: E402
 from saddlescope import cli, store  # noqa: E402
-from saddlescope.gallery import site  # noqa: E402
-from saddlescope.reproduction import catalogue, reproduce  # noqa: E402
-from saddlescope.reproduction import entry as entries  # noqa: E402
+from saddlescope.reproduction import reproduce  # noqa: E402
 
 _WHEN = ("started", "finished", "cpu_seconds", "resumed")
 _COUNTER = ctypes.CDLL(None)
-
-
-class Blank:
-    """Empty drawing, since drawing writes nothing else and takes long."""
-
-    def savefig(self, path: Path) -> None:
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine: object) -> None: ...
-
-
-ENTRIES = {
-    "tiny/staircase": dataclasses.replace(tiny.ENTRY, params=tiny.Params),
-}
-
-
-def install() -> None:
-    """Replace all entries by the tiny ones, and drawings by blank ones."""
-    entries.find_entry = ENTRIES.__getitem__  # type: ignore[assignment]
-    catalogue.entry_names = lambda: tuple(ENTRIES)
-    catalogue.entry_heading = lambda name: tiny.HEADING  # type: ignore[assignment]
-    site.draw_matplotlib = lambda *_, **__: Blank()  # type: ignore[assignment]
-    site.draw_thumbnail = lambda *_, **__: Blank()  # type: ignore[assignment]
 
 
 def nothing(folder: Path) -> None:
@@ -63,7 +36,7 @@ def nothing(folder: Path) -> None:
 
 def with_run(folder: Path) -> None:
     """Begin with a stored run."""
-    reproduce(ENTRIES["tiny/staircase"], out=folder / "out", size="quick")
+    reproduce(tiny.ENTRY, out=folder / "out", size="quick")
 
 
 def with_earlier_run(folder: Path) -> None:
@@ -78,20 +51,12 @@ def with_site(folder: Path) -> None:
     """Begin with a gallery of another run."""
     with_run(folder)
     call(folder, "gallery out --site site")
-    reproduce(ENTRIES["tiny/staircase"], out=folder / "out", settings={"stages": "3"})
-
-
-def with_checkpoints(folder: Path) -> None:
-    """Begin with two checkpoints."""
-    draw = torch.Generator().manual_seed(0)
-    base = {f"layers.0.{name}_proj.weight": torch.randn(6, 6, generator=draw) for name in "qkvo"}
-    torch.save(base, folder / "base.pt")
-    torch.save({name: one + torch.randn(6, 6, generator=draw) for name, one in base.items()}, folder / "tuned.pt")
+    reproduce(tiny.ENTRY, out=folder / "out", settings={"stages": "3"})
 
 
 def with_adapter(folder: Path) -> None:
     """Begin with another adapter, which is replaced."""
-    with_checkpoints(folder)
+    tiny.save_pair(folder)
     call(folder, "extract-lora base.pt tuned.pt --rank 1 --no-logits --out adapter")
 
 
@@ -104,9 +69,9 @@ COMMANDS: dict[str, tuple[Callable[[Path], None], str]] = {
     "sweep --again": (with_run, "sweep tiny/staircase --size quick --seeds 0:2 --processes 1 --again --out out"),
     "gallery": (with_run, "gallery out --site site"),
     "gallery in place of another": (with_site, "gallery out --site site"),
-    "extract-lora": (with_checkpoints, ADAPTER),
+    "extract-lora": (tiny.save_pair, ADAPTER),
     "extract-lora in place of another": (with_adapter, ADAPTER),
-    "spectra": (with_checkpoints, "spectra base.pt tuned.pt --heads 2 --out spectra.nc --site site"),
+    "spectra": (tiny.save_pair, "spectra base.pt tuned.pt --heads 2 --out spectra.nc --site site"),
 }
 
 
@@ -195,7 +160,7 @@ def attack(name: str, folder: Path, most: int) -> tuple[int, list[str]]:
 
 
 if __name__ == "__main__":
-    install()
+    tiny.install(blank=True)
     with_run(Path(sys.argv[1]) / "first")  # loads and finds out what every fork would otherwise do anew
     folder, most, names = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     results = {name: attack(name, folder / name.replace(" ", "-"), most) for name in names}

@@ -1,26 +1,12 @@
 """What killed processes leave among results: marks of Dask clients, pipes, dangling links, batches."""
 
 import os
-import shlex
 
 import pytest
 
-from saddlescope import cli, store
+from saddlescope import store
 from saddlescope.reproduction import reproduce
 from saddlescope.store import RunFolder
-
-
-@pytest.fixture
-def call(tiny, tmp_path, monkeypatch, capsys):
-    """Run the command line beside a stored run; return the status and standard error."""
-    reproduce(tiny, out=tmp_path / "runs")
-    monkeypatch.chdir(tmp_path)
-
-    def run(line):
-        status = cli.main(shlex.split(line))
-        return status, capsys.readouterr().err.strip()
-
-    return run
 
 
 def test_marks_of_killed_clients_are_removed_and_those_of_others_stay(tmp_path):
@@ -36,7 +22,8 @@ def test_marks_of_killed_clients_are_removed_and_those_of_others_stay(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [".seen-by-pipe"]
 
 
-def test_pipes_and_dangling_links_among_results_are_reported_and_others_shown(call, tmp_path):
+def test_pipes_and_dangling_links_among_results_are_reported_and_others_shown(call, tiny, tmp_path):
+    reproduce(tiny, out=tmp_path / "runs")
     place = tmp_path / "runs" / "tiny" / "staircase"
     os.mkfifo(place / "pipe.nc")
     (place / "gone.nc").symlink_to("nowhere")

@@ -4,7 +4,6 @@ Every device is one of the test's own, in a temporary folder, never one of the m
 """
 
 import os
-import shlex
 import shutil
 import socket
 import stat
@@ -12,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from saddlescope import cli, store
+from saddlescope import store
 from saddlescope._shared.atomic_files import atomic_writer, write_atomically
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import NETCDF, output_file, require_writable_file, require_writable_folder
@@ -166,10 +164,7 @@ def inputs(tmp_path_factory):
     import tiny
 
     folder = tmp_path_factory.mktemp("inputs")
-    draw = torch.Generator().manual_seed(0)
-    base = {f"layers.0.{name}_proj.weight": torch.randn(6, 6, generator=draw) for name in "qkvo"}
-    torch.save(base, folder / "base.pt")
-    torch.save({name: one + torch.randn(6, 6, generator=draw) for name, one in base.items()}, folder / "tuned.pt")
+    tiny.save_pair(folder)
     rng = np.random.default_rng(1)
     tokens = {"X": rng.normal(size=(2, 3, 6)), "z": rng.normal(size=(2, 6)), "y": [1.0, -1.0], "v": rng.normal(size=6)}
     np.savez(folder / "tokens.npz", **tokens)
@@ -180,17 +175,10 @@ def inputs(tmp_path_factory):
 
 
 @pytest.fixture
-def call(tiny, inputs, tmp_path, monkeypatch, capsys):
-    """Run the command line in a folder of inputs; return the status and standard error."""
+def call(call, inputs, tmp_path):
+    """Run the command line in a folder of inputs."""
     shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
-
-    def run(line):
-        status = cli.main(shlex.split(line))
-        return status, capsys.readouterr().err.strip()
-
-    return run
+    return call
 
 
 LINES = {

@@ -4,7 +4,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.extensions.digits import digit_tokens
-from saddlescope.reproduction import find_entry
+from saddlescope.reproduction import RunContext, find_entry
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,36 @@ from saddlescope.reproduction import find_entry
 def test_parameters_that_do_not_go_together(name, settings, sentence):
     with pytest.raises(InputError, match=sentence):
         find_entry(name).configure("default", settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("concept-learning/figure-15", {"pixels": "8"}, "smallest circle must be at least"),
+        ("gradual-rank/figure-4", {"warmup_epochs": "99"}, "warmup_epochs must be below epochs=12; got 99"),
+        ("gradual-rank/figure-10", {"until": "1"}, "until must be later than the first stage"),
+        ("gradual-rank/figure-11", {"until": "5"}, "resolves a plateau"),
+        ("gradual-rank/figure-11", {"log10_scale": "-0.1"}, "threshold must be above the initial weights"),
+        ("gradual-rank/figure-12", {"device": "cuda"}, "device='cuda' was requested, but PyTorch found no GPU"),
+        ("gradual-rank/figure-16", {"dataset": "cifar100"}, "needs the folder of its official files"),
+        ("gradual-rank/figure-18", {"pieces": "3"}, "pieces must divide batch=25; got 3"),
+        ("gradual-rank/figure-20", {"heads": "3"}, "heads must divide embedding=32; got 3"),
+        ("gradual-rank/figure-20", {"text": "wikitext-2"}, "SADDLESCOPE_DATA"),
+        ("gradual-rank/lora-schedule", {"probe": "12"}, "probe must be below steps=12; got 12"),
+        ("gradual-rank/lora-schedule", {"ranks": "1,33"}, "ranks must be two, increasing, from 1 to embedding=32"),
+        ("gradual-rank/lora-schedule", {"ranks": "2"}, "ranks must be two"),
+    ],
+)
+def test_what_cannot_run_is_one_sentence_before_the_work(name, settings, sentence, tmp_path, monkeypatch):
+    notes = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    entry = find_entry(name)
+    with pytest.raises(InputError, match=sentence):
+        entry.run(
+            entry.configure("quick", settings),
+            RunContext(scratch=tmp_path, report=lambda fraction, note: notes.append(note)),
+        )
+    assert not notes or name in ("gradual-rank/figure-10", "gradual-rank/figure-11")  # whose stages say what fits
 
 
 def test_more_images_than_there_are():

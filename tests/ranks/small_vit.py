@@ -1,8 +1,9 @@
 """Small vision transformer for tests, a stand-in for a step of an optimiser, and dense updates."""
 
+import numpy as np
 import torch
 
-from saddlescope.training import ViTConfig
+from saddlescope.training import ViT, ViTConfig
 
 SMALL = ViTConfig(
     image_size=8, channels=1, patch=4, embedding=12, depth=2, heads=3, head_width=2, mlp_width=7, classes=4
@@ -15,6 +16,15 @@ def step_at_random(model, seed=0, size=0.1):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+
+
+def assert_record(tracker, record, after):
+    """Compare a record with the dense products of the weights after the step, from those of seed 1."""
+    for layer, head in ((layer, head) for layer in range(2) for head in range(3)):
+        updates = dense(ViT(SMALL, seed=1), after, layer, head, width=2)
+        for product, expected in zip(("KQ", "VO"), updates, strict=True):
+            found = tracker.to_xarray().update_spectrum.sel(product=product).values[record, layer, head]
+            np.testing.assert_allclose(found, expected[:4], rtol=1e-4, atol=1e-7)
 
 
 def dense(before, after, layer, head, width):

@@ -7,15 +7,16 @@ import contextlib
 import io
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import typer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from saddlescope import cli
+from tiny import save_pair
 
 _EXAMPLES = 150
 _CLEAR = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]*")  # of control characters
@@ -136,11 +137,7 @@ def test_invalid_lines_print_one_sentence_and_exit_with_status_2(on_shelf):
     before = sorted(on_shelf.rglob("*"))
 
     @settings(
-        max_examples=_EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=_EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
     @given(LINES)
     @example(["extract-lora", "junk.pt", "junk.safetensors", "--out", "adapter"])
@@ -185,10 +182,7 @@ class WorkBeganError(BaseException):
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_bad_options_are_refused_before_any_work_or_valid(step, on_shelf, monkeypatch):
-    draw = torch.Generator().manual_seed(0)
-    base = {f"layers.0.{name}_proj.weight": torch.randn(6, 6, generator=draw) for name in "qkvo"}
-    torch.save(base, "base.pt")
-    torch.save({name: 2 * one for name, one in base.items()}, "tuned.pt")
+    save_pair(Path())
 
     def begin(*_, **__):
         raise WorkBeganError

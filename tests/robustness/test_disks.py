@@ -1,7 +1,6 @@
 """Full disks and read-only folders: one sentence, nothing half-written, and the same command resumes."""
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -12,10 +11,10 @@ import pytest
 import torch
 import xarray as xr
 
-from saddlescope import cli
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import reproduce
 from saddlescope.training import Adam, TrainConfig, ViT, ViTConfig, fit, load
+from tiny import save_pair
 
 TINY = Path(__file__).parents[1] / "tiny.py"
 
@@ -70,19 +69,6 @@ def disk(tmp_path):
 def stop(request, disk):
     """Return functions that make the disk unusable and undo it."""
     return (disk.fill, disk.empty) if request.param == "full" else (disk.freeze, disk.thaw)
-
-
-@pytest.fixture
-def call(tiny, tmp_path, monkeypatch, capsys):
-    """Run the command line beside the disk; return the status and standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
-
-    def run(line):
-        status = cli.main(shlex.split(line))
-        return status, capsys.readouterr().err
-
-    return run
 
 
 def reports_an_unwritable_folder(result, *words):
@@ -147,10 +133,7 @@ def test_an_existing_gallery_is_unchanged(disk, stop, call):
 
 
 def test_spectra_and_adapters_are_written_atomically(disk, stop, call, tmp_path):
-    draw = torch.Generator().manual_seed(0)
-    base = {f"layers.{k}.{name}_proj.weight": torch.randn(6, 6, generator=draw) for k in (0, 1) for name in "qkvo"}
-    torch.save(base, tmp_path / "base.pt")
-    torch.save({name: one + torch.randn(6, 6, generator=draw) for name, one in base.items()}, tmp_path / "tuned.pt")
+    save_pair(tmp_path)
     unusable, usable = stop
     lines = (
         "spectra base.pt tuned.pt --heads 2 --out disk/spectra.nc",

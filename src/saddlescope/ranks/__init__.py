@@ -2,12 +2,8 @@
 
 from saddlescope._shared.errors import MissingExtraError
 
-try:
+with MissingExtraError.named("saddlescope.ranks"):
     import torch as _torch  # noqa: F401
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    raise MissingExtraError("saddlescope.ranks", "PyTorch", "torch") from error
 
 from saddlescope.ranks.attention.coverage import AttentionCoverage
 from saddlescope.ranks.attention.head_modules import HeadModules
@@ -26,14 +22,7 @@ from saddlescope.ranks.lora import allocate_ranks, extract_lora, ranks_for_energ
 from saddlescope.ranks.tracker.initial_weights import InMemory, OnDisk
 from saddlescope.ranks.tracker.loggers import RankScalars, to_tensorboard, to_wandb
 from saddlescope.ranks.tracker.rank_tracker import RankTracker
-from saddlescope.ranks.tracker.recorders import (
-    Angles,
-    Increments,
-    Orders,
-    Recorder,
-    Values,
-    Vectors,
-)
+from saddlescope.ranks.tracker.recorders import Angles, Increments, Orders, Recorder, Values, Vectors
 from saddlescope.ranks.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.ranks.tracker.schedules import AtSteps, Every, Geometric, Schedule
 from saddlescope.ranks.units.active_units import ActiveUnits, active_units

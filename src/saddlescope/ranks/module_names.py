@@ -1,4 +1,6 @@
-"""Names of modules and parameters without the parts that wrappers add."""
+"""Names of modules and parameters: without the parts that wrappers add, and the first few of many."""
+
+from collections.abc import Iterable
 
 from torch import nn
 
@@ -9,6 +11,12 @@ _WRAPPED = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_
 def canonical_name(name: str) -> str:
     """Return the name of a module or parameter without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPED)
+
+
+def first_few(names: Iterable[str], most: int = 3) -> str:
+    """Return the first few of many names, for a message."""
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:

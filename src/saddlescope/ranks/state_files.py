@@ -28,9 +28,6 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
     Args:
         path: the file; its folder is created if absent.
         state: tensors, numbers, strings, and lists, tuples and dicts of them.
-
-    Raises:
-        InputError: the folder cannot be written to, or the disk is full.
     """
     buffer = io.BytesIO()
     buffer.write(_HEADER.ljust(_START))
@@ -48,11 +45,7 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
-    """Return the state in a file, or None if the file does not exist. Nothing in it is executed (`weights_only=True`).
-
-    Raises:
-        InputError: the file is damaged, or not a checkpoint.
-    """
+    """Return the state in a file, or None without the file. Nothing in it is executed (`weights_only=True`)."""
     try:
         if not path.exists():
             return None

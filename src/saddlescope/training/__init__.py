@@ -2,26 +2,12 @@
 
 from saddlescope._shared.errors import MissingExtraError
 
-try:
+with MissingExtraError.named("saddlescope.training"):
     import torch as _torch  # noqa: F401
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    raise MissingExtraError("saddlescope.training", "PyTorch", "torch") from error
 
 from saddlescope.training.architectures.vit import ViT, ViTConfig
 from saddlescope.training.configuration import SGD, Adam, TrainConfig
 from saddlescope.training.data import ImageData, load
 from saddlescope.training.image_training import History, fit
 
-__all__ = [
-    "SGD",
-    "Adam",
-    "History",
-    "ImageData",
-    "TrainConfig",
-    "ViT",
-    "ViTConfig",
-    "fit",
-    "load",
-]
+__all__ = ["SGD", "Adam", "History", "ImageData", "TrainConfig", "ViT", "ViTConfig", "fit", "load"]

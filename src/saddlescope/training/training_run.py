@@ -38,9 +38,6 @@ class TrainingRun(ABC):
         tracker: measured after each step on its own schedule, and once at the end.
         checkpoint: the file to resume from and to update; None disables it.
         checkpoint_every: steps between two checkpoints; None: so far apart that writing takes at most 2 % of the time.
-
-    Raises:
-        InputError: checkpoint_every is less than 1.
     """
 
     lower = "Lower it."  # instruction that ends the error about a loss that is not finite
@@ -181,11 +178,7 @@ class TrainingRun(ABC):
         return self._file is not None and time.monotonic() - self._written_at >= _PAUSE * self._duration
 
     def resume(self) -> None:
-        """Resume from the checkpoint. Without one, write the first, so that a folder that cannot be written fails now.
-
-        Raises:
-            InputError: the checkpoint is damaged, of another run, or cannot be written.
-        """
+        """Resume from the checkpoint; without one write the first, so that an unwritable folder fails now."""
         state = None
         if self._file is not None:
             require_writable_file(self._file)

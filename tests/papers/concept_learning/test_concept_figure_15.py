@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import RunContext, find_entry
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-15"
 ENTRY = find_entry(NAME)
@@ -35,11 +34,3 @@ def test_the_film_shows_the_images_by_class_and_setting(run):
     np.testing.assert_array_equal(both[:, :3], left)
     np.testing.assert_array_equal(both[:, 4:], right)
     assert both[:, 3].min() == 255
-
-
-def test_circles_that_cannot_be_drawn_are_refused_before_any_is(tmp_path):
-    def report(fraction, note):
-        raise AssertionError(note)
-
-    with pytest.raises(InputError, match="smallest circle must be at least"):
-        ENTRY.run(ENTRY.configure("quick", {"pixels": "8"}), RunContext(scratch=tmp_path, report=report))

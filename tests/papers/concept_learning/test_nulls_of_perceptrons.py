@@ -135,12 +135,7 @@ SAME = partial(transients, share=lambda *_: 0.1)
         ),
         ("order-flip", "two-layers", partial(flips, near=False), partial(flips, near=True)),
         *(
-            (
-                "figure-7",
-                claim,
-                partial(points_of_the_cube, ordered=False),
-                partial(points_of_the_cube, ordered=True),
-            )
+            ("figure-7", claim, partial(points_of_the_cube, ordered=False), partial(points_of_the_cube, ordered=True))
             for claim in ("strictly", "order")
         ),
         *(

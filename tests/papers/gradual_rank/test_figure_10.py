@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.figure_10 import displacement, remaining
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of, sgd_after, state_at
-from saddlescope.reproduction import RunContext, find_entry
+from saddlescope.reproduction import find_entry
 
 NAME = "gradual-rank/figure-10"
 ENTRY = find_entry(NAME)
@@ -85,8 +84,3 @@ def test_both_trainings_by_sgd_see_the_same_minibatches(run):
         made = sgd_after(network, (start, start), np.array([0.0, 5.0]), rate=0.5, batch=20, orders=(3,)).sgd
     np.testing.assert_array_equal(made.sel(noise="with"), made.sel(noise="without"))
     assert float(abs(made.isel(sgd_step=1) - made.isel(sgd_step=0)).max()) > 0
-
-
-def test_times_before_the_first_stage_are_refused(tmp_path):
-    with pytest.raises(InputError, match="until must be later than the first stage"):
-        ENTRY.run(ENTRY.configure("quick", {"until": "1"}), RunContext(scratch=tmp_path))

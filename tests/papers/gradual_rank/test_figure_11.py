@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.figure_11 import transitions
-from saddlescope.reproduction import RunContext, find_entry
+from saddlescope.reproduction import find_entry
 
 NAME = "gradual-rank/figure-11"
 ENTRY = find_entry(NAME)
@@ -26,15 +25,3 @@ def test_the_unperturbed_training_does_not_count(run, outcomes):
     run.weights.values[:] *= 1.1
     run.sgd.values[:, :, 1] *= 1.1
     assert outcomes(ENTRY, run)["endpoint"] == "agrees"
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"until": "5"}, "resolves a plateau"),
-        ({"log10_scale": "-0.1"}, "threshold must be above the initial weights"),
-    ],
-)
-def test_a_scale_that_shows_nothing_is_one_sentence(settings, sentence, tmp_path):
-    with pytest.raises(InputError, match=sentence):
-        ENTRY.run(ENTRY.configure("quick", settings), RunContext(scratch=tmp_path))

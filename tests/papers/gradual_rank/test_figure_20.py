@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.gpt2_training import frequency_loss
 from saddlescope.reproduction import RunContext, find_entry
 
@@ -40,15 +39,6 @@ def test_each_matrix_is_where_its_name_says(quick_run):
     squares = (matrices.matrix_initial_norm**2).mean(("seed", "layer"))
     for kind, count in entries.items():  # the matrices that write are initialized at 0.02 / sqrt(2 depth) = 0.01
         assert float(squares.sel(kind=kind)) == pytest.approx(count * 0.02**2, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [({"text": "wikitext-2"}, "SADDLESCOPE_DATA"), ({"heads": "3"}, "heads must divide embedding=32; got 3")],
-)
-def test_what_cannot_run_is_one_sentence(settings, sentence, tmp_path):
-    with pytest.raises(InputError, match=sentence):
-        HEADS.run(HEADS.configure("quick", settings), RunContext(scratch=tmp_path))
 
 
 @pytest.mark.data

@@ -1,9 +1,7 @@
 """The comparison of LoRAs is fair."""
 
 import numpy as np
-import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.extensions.lora_schedule import equal_parameters, task_learned
 from saddlescope.reproduction import find_entry
 
@@ -37,16 +35,3 @@ def test_a_schedule_of_more_parameters_or_a_task_that_no_rank_learns_is_no_compa
     assert not equal_parameters(run)
     run.test_loss.loc[{"test": run.sizes["test"] - 1}] = 4.95
     assert not task_learned(run)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"probe": "12"}, "probe must be below steps=12; got 12"),
-        ({"ranks": "1,33"}, "ranks must be two, increasing, from 1 to embedding=32"),
-        ({"ranks": "2"}, "ranks must be two"),
-    ],
-)
-def test_settings_that_do_not_fit_together_are_refused(settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        ENTRY.configure("quick", settings)

@@ -139,10 +139,7 @@ def _full_weights(ordered):
         if not ordered:
             found = rng.permuted(found, axis=1)
         return xr.Dataset(
-            {
-                "predicted_time": ("stage", predicted),
-                "found_time": (("scale", "stage"), found),
-            },
+            {"predicted_time": ("stage", predicted), "found_time": (("scale", "stage"), found)},
             coords={"scale": [-32.0, -128.0], "stage": np.arange(1, 7)},
         )
 

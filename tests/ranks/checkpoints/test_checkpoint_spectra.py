@@ -19,10 +19,10 @@ def model_of(kind, layers=2):
     return torch.nn.ModuleDict({"layers": torch.nn.ModuleList(all_kinds()[kind] for _ in range(layers))}).float()
 
 
-def collected(call):
-    """Return the result of a call, and the reported errors."""
+def collected(*series, **options):
+    """Return the spectra of a series, and the reported errors."""
     faults: list[str] = []
-    return call(faults.append), faults
+    return checkpoint_spectra(*series, heads=HEADS, on_error=faults.append, **options), faults
 
 
 @pytest.mark.parametrize("kind", ["vit", "torch", "gpt2", "nanogpt", "llama", "vit-pytorch"])
@@ -95,11 +95,8 @@ def test_the_number_of_heads_comes_from_the_configuration(tmp_path):
     (base / "config.json").unlink()
     (base / "params.json").write_text('{"n_heads": 4}')  # Meta's and Mistral's own files
     assert checkpoint_spectra(base, tuned).identical(wanted)
-    content = {
-        "model": model_of("llama").state_dict(),
-        "model_args": {"n_head": HEADS},
-        "best_val_loss": torch.ones(()),
-    }
+    weights = model_of("llama").state_dict()
+    content = {"model": weights, "model_args": {"n_head": HEADS}, "best_val_loss": torch.ones(())}
     torch.save(content, tmp_path / "base.pt")  # of a training script
     np.testing.assert_array_equal(
         checkpoint_spectra(tmp_path / "base.pt", tuned).update_spectrum, wanted.update_spectrum
@@ -173,7 +170,7 @@ def test_a_layer_that_cannot_be_used_is_reported_and_all_others_are_done(tmp_pat
         base, tuned = pair(tmp_path / change.__name__, change=change)
         with pytest.raises(InputError, match="o_proj"):
             checkpoint_spectra(base, tuned, heads=HEADS)
-        ds, faults = collected(lambda fault: checkpoint_spectra(base, tuned, heads=HEADS, on_error=fault))  # noqa: B023
+        ds, faults = collected(base, tuned)
         (fault,) = faults
         assert words in fault
         np.testing.assert_array_equal(ds.update_spectrum[:, 0], whole.update_spectrum[:, 0])
@@ -188,9 +185,7 @@ def test_a_base_that_cannot_be_used_in_one_layer(tmp_path):
     base, tuned = pair(tmp_path)
     tensors = model_of("llama").state_dict()
     tensors["layers.0.k_proj.weight"][0, 0] = torch.inf
-    ds, faults = collected(
-        lambda fault: checkpoint_spectra(stored(base, tensors), tuned, heads=HEADS, matrices="*q_proj*", on_error=fault)
-    )
+    ds, faults = collected(stored(base, tensors), tuned, matrices="*q_proj*")
     assert len(faults) == 1
     assert "layers.0.k_proj.weight" in faults[0]
     assert ds.sel(layer="layers.0").initial_spectrum.isnull().all()
@@ -202,9 +197,7 @@ def test_an_update_below_the_noise_floor_has_no_rank(tmp_path):
     tensors = model_of("llama").state_dict()
     base = stored(tmp_path / "base", tensors)
     tuned = stored(tmp_path / "tuned", {name: one.to(torch.bfloat16) for name, one in tensors.items()})
-    ds, faults = collected(
-        lambda fault: checkpoint_spectra(base, tuned, heads=HEADS, matrices="*v_proj*", on_error=fault)
-    )
+    ds, faults = collected(base, tuned, matrices="*v_proj*")
     assert "not measurable in this precision" in faults[0]
     assert ds.stable_rank.isnull().all()
     assert ds.matrix_stable_rank.isnull().all()
@@ -224,9 +217,9 @@ def test_a_step_that_is_there_twice_is_reported(tmp_path):
     tensors = moved(model_of("llama").state_dict(), 1)
     later = stored(tmp_path / "later", moved(tensors, 2))
     copied = sharded(tmp_path / "copied", tensors, kind="bin")  # another format: the tensors are what counts
-    _, faults = collected(lambda fault: checkpoint_spectra(base, tuned, later, copied, heads=HEADS, on_error=fault))
+    _, faults = collected(base, tuned, later, copied)
     assert faults == [f"{copied} and {tuned} are the same checkpoint: all 8 tensors are identical. Leave one out."]
-    _, faults = collected(lambda fault: checkpoint_spectra(base, base, heads=HEADS, on_error=fault))
+    _, faults = collected(base, base)
     assert len(faults) == 1
     assert "are the same checkpoint" in faults[0]
 
@@ -236,11 +229,7 @@ def test_a_step_that_cannot_be_opened_is_reported_and_all_others_are_done(tmp_pa
     later = stored(tmp_path / "later", moved(model_of("llama").state_dict(), 2))
     (tmp_path / "cut.safetensors").write_bytes((later / "model.safetensors").read_bytes()[:-9])
     _, other = pair(tmp_path / "other", "gpt2")
-    ds, faults = collected(
-        lambda fault: checkpoint_spectra(
-            base, first, tmp_path / "cut.safetensors", other, later, heads=HEADS, on_error=fault
-        )
-    )
+    ds, faults = collected(base, first, tmp_path / "cut.safetensors", other, later)
     assert [str(name) for name in ds.checkpoint.values] == [str(first), str(later)]
     assert ds.step.values.tolist() == [1, 4]
     alone = checkpoint_spectra(base, later, heads=HEADS)
@@ -259,9 +248,7 @@ def test_a_missing_shard_costs_its_layers_alone(tmp_path, side):
         ordered = {n: tensors[n] for pair in zip(halves[:4], halves[4:], strict=True) for n in pair}
         sharded(folder, moved(ordered, 1) if name == "tuned" else ordered)
     (folders[side] / "model-00001-of-00002.safetensors").unlink()
-    ds, faults = collected(
-        lambda fault: checkpoint_spectra(folders["base"], folders["tuned"], heads=HEADS, on_error=fault)
-    )
+    ds, faults = collected(folders["base"], folders["tuned"])
     assert faults == [
         f"{folders[side]} must hold all 2 shards of its index; got none of model-00001-of-00002.safetensors."
     ]

@@ -7,12 +7,14 @@ import argparse
 import importlib.util
 import io
 import json
+import os
 import pickle
 import zipfile
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file, save_file
 
 from saddlescope._shared.errors import InputError
@@ -26,10 +28,15 @@ def draw(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
 
 
+def save_distributed(tensors, folder):
+    dcp.save(tensors, checkpoint_id=folder, no_dist=True)
+
+
 def kron(first, second):
     return torch.kron(first.double(), second.double())
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 DOWN, UP, CORE = draw(2, 6), draw(5, 2), draw(2, 2, 3, 3)
 TUCKER = torch.einsum("ijkl,pi,qj->pqkl", CORE.double(), UP.double(), DOWN.T.double())
 LORA = UP.double() @ DOWN.double()
@@ -69,15 +76,28 @@ UPDATES = {
 }  # fmt: skip
 
 
+def opened(path):
+    adapter = AdapterFile.open(path)
+    assert adapter is not None
+    return adapter
+
+
+def save_mlx(folder, name="adapters.safetensors", **parameters):
+    """Write an adapter of MLX with rank 2 and these parameters."""
+    folder.mkdir(exist_ok=True)
+    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, folder / name)
+    settings = {"lora_parameters": {"rank": 2, **parameters}}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+
+
 @pytest.mark.parametrize("kind", UPDATES)
 def test_an_update_is_that_of_its_formula(kind, tmp_path):
     parts, expected = UPDATES[kind]
     save_file(
         {f"mid.layer.{name}": one.contiguous().clone() for name, one in parts.items()}, tmp_path / "a.safetensors"
     )
-    adapter = AdapterFile.open(tmp_path / "a.safetensors")
-    assert adapter is not None
-    ((name, _),) = adapter.updates.items()
+    adapter = opened(tmp_path / "a.safetensors")
+    (name,) = adapter.updates
     assert name == "mid.layer" + (".to_q" if "processor" in kind else "")
     torch.testing.assert_close(adapter.update(name), expected, rtol=1e-6, atol=1e-9)
     found = checkpoint_spectra(tmp_path / "a.safetensors")
@@ -126,16 +146,12 @@ def test_scales_in_headers_and_settings(tmp_path):
     modules = {"unet.a": 8, "unet.b": 2, "text_encoder.a": 2**0.5}
     tensors = {f"{m}.lora_{side}.weight": one.clone() for m in modules for side, one in (("A", DOWN), ("B", UP))}
     save_file(tensors, tmp_path / "d.safetensors", metadata={"lora_adapter_metadata": json.dumps(meta)})
-    adapter = AdapterFile.open(tmp_path / "d.safetensors")
-    assert adapter is not None
-    assert {name: one.scale for name, one in adapter.updates.items()} == pytest.approx(modules)
+    assert {name: one.scale for name, one in opened(tmp_path / "d.safetensors").updates.items()} == (
+        pytest.approx(modules)
+    )
     save_file(tensors, tmp_path / "plain.safetensors", metadata={"unet.lora_alpha": "16", "unet.r": "2", "alpha": "2"})
-    plain = AdapterFile.open(tmp_path / "plain.safetensors")
-    assert plain is not None
-    assert plain.updates["unet.a"].scale == 8
-    (tmp_path / "mlx").mkdir()
-    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / "mlx/adapters.safetensors")
-    (tmp_path / "mlx/adapter_config.json").write_text(json.dumps({"lora_parameters": {"rank": 2, "scale": 20.0}}))
+    assert opened(tmp_path / "plain.safetensors").updates["unet.a"].scale == 8
+    save_mlx(tmp_path / "mlx", scale=20.0)
     found = checkpoint_spectra(tmp_path / "mlx")
     np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], 20 * torch.linalg.svdvals(LORA)[:2], rtol=1e-6)
 
@@ -187,21 +203,18 @@ def same(path, tensors, **options):
 WEIGHTS = {"x.0.weight": draw(4, 6), "x.1.weight": draw(6, 4), "x.1.bias": draw(6)}
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_folders_of_trainers(tmp_path):
-    import torch.distributed.checkpoint as dcp
-
-    dcp.save({"model": WEIGHTS, "optimizer": {"m": draw(4, 6)}}, checkpoint_id=tmp_path / "step-10", no_dist=True)
+    save_distributed({"model": WEIGHTS, "optimizer": {"m": draw(4, 6)}}, tmp_path / "step-10")
     same(tmp_path / "step-10", WEIGHTS)
     flat = {f"opt_{name}": one for name, one in WEIGHTS.items()}  # of torchtitan
-    dcp.save(flat | {"optimizer": {"m": draw(4, 6)}}, checkpoint_id=tmp_path / "flat", no_dist=True)
+    save_distributed(flat | {"optimizer": {"m": draw(4, 6)}}, tmp_path / "flat")
     same(tmp_path / "flat", flat)
     (tmp_path / "gan").mkdir()
     for name in ("model", "model_1"):
         save_file(WEIGHTS, tmp_path / "gan" / f"{name}.safetensors")
     assert "also holds model_1.safetensors, of other models" in same(tmp_path / "gan", WEIGHTS).remarks[0]
     fsdp = tmp_path / "checkpoint-5" / "pytorch_model_fsdp_0"
-    dcp.save({"model": WEIGHTS}, checkpoint_id=fsdp, no_dist=True)
+    save_distributed({"model": WEIGHTS}, fsdp)
     torch.save({"lr": 1}, fsdp.parent / "training_args.bin")
     same(fsdp.parent, WEIGHTS)
     with pytest.raises(InputError, match="Pass its folder"):
@@ -228,9 +241,6 @@ def test_folders_of_trainers(tmp_path):
 
 
 def test_nothing_in_the_index_of_a_distributed_checkpoint_is_executed(tmp_path, monkeypatch):
-    import os
-    import pickle
-
     class Trap:
         def __reduce__(self):
             return (os.mkdir, ("sprung",))
@@ -313,8 +323,7 @@ def test_products_of_peft_alone_are_what_it_merges(kind, rank, tmp_path):
                 one.add_(0.3 * torch.randn(one.shape))
     wrapped.save_pretrained(tmp_path)
     expected = wrapped.merge_and_unload()[0].weight.double() - before
-    adapter = AdapterFile.open(tmp_path)
-    assert adapter is not None
+    adapter = opened(tmp_path)
     torch.testing.assert_close(adapter.update("0"), expected, rtol=1e-4, atol=1e-6)
 
 
@@ -334,8 +343,7 @@ def test_what_lycoris_writes_is_what_its_forward_pass_adds(method, tmp_path):
             one.add_(0.1 * torch.randn(one.shape))
     save_file({n: t.contiguous().clone() for n, t in wrapped.state_dict().items()}, tmp_path / "a.safetensors")
     assert load_file(tmp_path / "a.safetensors")
-    adapter = AdapterFile.open(tmp_path / "a.safetensors")
-    assert adapter is not None
+    adapter = opened(tmp_path / "a.safetensors")
     for number in (0, 1):
         (name,) = (name for name in adapter.updates if name.endswith(f"_{number}"))
         inputs = torch.eye(net[number].in_features)
@@ -345,20 +353,15 @@ def test_what_lycoris_writes_is_what_its_forward_pass_adds(method, tmp_path):
 
 @pytest.mark.parametrize("name", ["0000100_adapters.safetensors", "adapters.safetensors"])
 def test_settings_beside_any_file_of_an_adapter_are_used(name, tmp_path):
-    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / name)
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": {"rank": 2, "scale": 20.0}}))
-    adapter = AdapterFile.open(tmp_path / name)
-    assert adapter is not None
-    assert adapter.updates["q"].scale == 20
+    save_mlx(tmp_path, name, scale=20.0)
+    assert opened(tmp_path / name).updates["q"].scale == 20
 
 
 def test_an_adapter_of_torchtune(tmp_path):
     torch.save({f"q.{n}": t for n, t in UPDATES["torchtune"][0].items()}, tmp_path / "adapter_model.pt")
     (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 8}))
     for path in (tmp_path, tmp_path / "adapter_model.pt"):
-        adapter = AdapterFile.open(path)
-        assert adapter is not None
-        assert adapter.updates["q"].scale == 4
+        assert opened(path).updates["q"].scale == 4
 
 
 def of_a_base(tmp_path, tensors, *, settings=None, **options):
@@ -444,7 +447,6 @@ def _nested(folder, _, chunk):
     chunk.relative_path, chunk.offset, chunk.length = "other.distcp", 0, len(content.getvalue())
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.parametrize(
     ("change", "reported"),
     [
@@ -458,9 +460,7 @@ def _nested(folder, _, chunk):
     ],
 )
 def test_sizes_in_a_distributed_checkpoint_are_not_trusted(change, reported, tmp_path):
-    import torch.distributed.checkpoint as dcp
-
-    dcp.save({"model": WEIGHTS | {"count": torch.arange(3)}}, checkpoint_id=tmp_path, no_dist=True)
+    save_distributed({"model": WEIGHTS | {"count": torch.arange(3)}}, tmp_path)
     floating = {name: one.floating for name, one in Checkpoint.open(tmp_path).tensors.items()}
     assert floating == {"count": False, "x.0.weight": True, "x.1.bias": True, "x.1.weight": True}
     _changed(change)(tmp_path)
@@ -506,23 +506,16 @@ def test_peft_asks_no_network_and_allocates_no_more_than_tensors(tmp_path):
 
 
 def test_two_scales_of_mlx_are_refused(tmp_path):
-    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / "adapters.safetensors")
-    parameters = {"rank": 2, "scale": 10.0, "alpha": 2}
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters}))
-    adapter = AdapterFile.open(tmp_path)
-    assert adapter is not None
-    assert adapter.updates["q"].scale == 10
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters | {"alpha": 16}}))
+    save_mlx(tmp_path, scale=10.0, alpha=2)
+    assert opened(tmp_path).updates["q"].scale == 10
+    save_mlx(tmp_path, scale=10.0, alpha=16)
     with pytest.raises(InputError, match=r"got scale 10\.0 and alpha 16 for factors of rank 2"):
         checkpoint_spectra(tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_chunks_of_a_distributed_checkpoint_are_beside_each_other(tmp_path):
-    import torch.distributed.checkpoint as dcp
-
     halves = draw(4, 6).chunk(2)
-    dcp.save({"model": {"a": halves[0].clone(), "b": halves[1].clone()}}, checkpoint_id=tmp_path, no_dist=True)
+    save_distributed({"model": {"a": halves[0].clone(), "b": halves[1].clone()}}, tmp_path)
     index = pickle.loads((tmp_path / ".metadata").read_bytes())
     (first, one), (_, two) = index.storage_data.items()
     size = index.state_dict_metadata["model.a"]

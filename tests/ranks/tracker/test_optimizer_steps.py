@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from small_vit import SMALL, dense
+from small_vit import SMALL, assert_record
 from torch import nn
 from torch.nn import functional
 
@@ -31,15 +31,6 @@ def halves(model):
     first = [weight for name, weight in model.named_parameters() if ".key." in name or ".query." in name]
     rest = [weight for weight in model.parameters() if all(weight is not one for one in first)]
     return torch.optim.SGD(first, lr=0.1), torch.optim.Adam(rest, lr=1e-2)
-
-
-def assert_record(tracker, record, after):
-    """Compare a record with dense products of the weights after the step, in both products."""
-    start = fresh()
-    for head in range(3):
-        for product, expected in zip(("KQ", "VO"), dense(start, after, 1, head, width=2), strict=True):
-            found = tracker.to_xarray().update_spectrum.sel(product=product).values[record, 1, head]
-            np.testing.assert_allclose(found, expected[:4], rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0, 0, 1)], ids=["in order", "reversed", "one more often"])

@@ -13,7 +13,7 @@ from torch.nn import functional
 import tolerances
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import arrays
-from saddlescope.ranks import Angles, AtSteps, Every, Increments, Orders, RankTracker, Values
+from saddlescope.ranks import Angles, AtSteps, Every, Increments, Orders, RankTracker, Values, Vectors
 from saddlescope.ranks.tracker import tracked_matrices
 from saddlescope.training import ViT
 
@@ -352,6 +352,13 @@ def test_layers_of_different_shapes_stand_side_by_side():
     assert not spectra[1, :, 6:].any()
 
 
+def recorded(model):
+    tracker = RankTracker(model, recorders=[Vectors(1)], schedule=Every(1))
+    step_at_random(model)
+    tracker.step()
+    return tracker
+
+
 @pytest.mark.parametrize(
     ("call", "reported"),
     [
@@ -372,6 +379,25 @@ def test_layers_of_different_shapes_stand_side_by_side():
             r"schedule must be a function .* got 100. Pass Geometric\(1.5",
         ),
         (lambda model: RankTracker(model, matrices=7), r"matrices must be a pattern, several, or a function .* got 7"),
+        (lambda model: RankTracker(model, recorders=[Values(4, randomized=True)]), "must come with matrices; got none"),
+        (lambda model: Values(randomized=True), "top must be the number of values to find"),
+        (lambda model: Vectors(0), "k must be at least 1; got 0"),
+        *(
+            (lambda model, wrong=wrong: RankTracker(model, recorders=wrong), r"several in a list, such as \[Vectors")
+            for wrong in (Vectors(2), [Vectors], [3])
+        ),
+        *(
+            (lambda model, two=two: RankTracker(model, matrices="*", recorders=two), "must be of different kinds")
+            for two in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)])
+        ),
+        (lambda model: RankTracker(model).singular_vectors("blocks.0.attention", "KQ"), r"recorders=\[Vectors\(4\)\]"),
+        (lambda model: recorded(model).singular_vectors("blocks.7", "KQ"), r"There is no name 'blocks\.7'"),
+        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "QK"), "There is no product 'QK'"),
+        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap("top"), "no side 'top'"),
+        (
+            lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap(k=2),
+            "k must be from 1 to 1",
+        ),
     ],
 )
 def test_bad_input(call, reported, types_unchecked):

@@ -17,13 +17,6 @@ def update_of(before, after, name):
     return (after.get_parameter(name) - before.get_parameter(name)).detach().double().numpy()
 
 
-def recorded(model):
-    tracker = RankTracker(model, recorders=[Vectors(1)], schedule=Every(1))
-    step_at_random(model)
-    tracker.step()
-    return tracker
-
-
 def rank_one_at_a_time(model, name, step):
     """Add directions that shrink geometrically; the leading one stays."""
     weight = model.get_parameter(name)
@@ -171,32 +164,3 @@ def test_nan_in_a_large_matrix_is_recorded_as_nan():
     assert np.isnan(tracker.to_xarray().matrix_update_norm.sel(matrix="large.weight")).all()
     with pytest.raises(InputError, match="which has none yet"):
         tracker.singular_vectors("large.weight")
-
-
-@pytest.mark.parametrize(
-    ("call", "reported"),
-    [
-        (lambda model: RankTracker(model, recorders=[Values(4, randomized=True)]), "must come with matrices; got none"),
-        (lambda model: Values(randomized=True), "top must be the number of values to find"),
-        (lambda model: Vectors(0), "k must be at least 1; got 0"),
-        *(
-            (lambda model, wrong=wrong: RankTracker(model, recorders=wrong), r"several in a list, such as \[Vectors")
-            for wrong in (Vectors(2), [Vectors], [3])
-        ),
-        *(
-            (lambda model, two=two: RankTracker(model, matrices="*", recorders=two), "must be of different kinds")
-            for two in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)])
-        ),
-        (lambda model: RankTracker(model).singular_vectors("blocks.0.attention", "KQ"), r"recorders=\[Vectors\(4\)\]"),
-        (lambda model: recorded(model).singular_vectors("blocks.7", "KQ"), r"There is no name 'blocks\.7'"),
-        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "QK"), "There is no product 'QK'"),
-        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap("top"), "no side 'top'"),
-        (
-            lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap(k=2),
-            "k must be from 1 to 1",
-        ),
-    ],
-)
-def test_bad_input(call, reported, types_unchecked):
-    with types_unchecked(), pytest.raises(InputError, match=reported):
-        call(ViT(SMALL))

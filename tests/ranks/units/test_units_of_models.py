@@ -1,6 +1,7 @@
 """Units of PyTorch models, the number of distinct active ones, and its record; probing leaves no trace."""
 
 import functools
+import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable
@@ -123,7 +124,8 @@ FOUND = [  # model, and name, kind, number and parity of its units
 @pytest.mark.parametrize(("model", "found"), FOUND)
 def test_units_are_found_once_and_the_model_stays(model, found):
     modes, before = [m.training for m in model.modules()], [p.clone() for p in model.parameters()]
-    assert [(group.name, group.kind, group.count, group.parity) for group in units_of(model)] == found
+    signs = {group.name: math.prod(group.parities or (0,)) for group in units_of(model)}
+    assert [(one.name, one.kind, one.count, signs[one.name]) for one in units_of(model)] == found
     active_units(model)
     assert [m.training for m in model.modules()] == modes
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
@@ -180,12 +182,7 @@ def _patched(model):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        _patched,
-        lambda model: model.__setitem__(0, Lora(3, 6)),
-        lambda model: model.__setitem__(2, Lora(6, 2)),
-    ],
+    "change", [_patched, lambda model: model.__setitem__(0, Lora(3, 6)), lambda model: model.__setitem__(2, Lora(6, 2))]
 )
 def test_what_computes_something_else_than_its_weights_say_is_left_out(change):
     model = perceptron()
@@ -224,7 +221,7 @@ def test_kernels_are_found_through_pooling_and_nested_sequences(pool):
     assert [(group.name, group.kind, group.count) for group in groups] == [
         ("0.0.0 -> 0.1.0", "kernels", 4), ("0.1.0 -> 2.0", "kernels", 6), ("2.0 -> 2.2", "neurons", 7)
     ]  # fmt: skip
-    _, out = groups[1].weights()
+    _, out = groups[1].weights_by_layer()
     read = weight(model[2], 0).detach().double()
     np.testing.assert_array_equal(out, [read[:, 25 * unit : 25 * (unit + 1)].T.flatten() for unit in range(6)])
 
@@ -233,7 +230,7 @@ def test_named_pairs():
     model = nn.ModuleDict({"first": nn.Linear(3, 6), "second": nn.Linear(6, 1)})
     (group,) = units_of(model, pairs={"first": "second"})
     assert (group.name, group.count) == ("first -> second", 6)
-    into, out = group.weights()
+    (into,), out = group.weights_by_layer()
     assert (into.shape, out.shape, into.dtype) == ((6, 4), (6, 1), torch.float64)
     assert active_units(model, pairs={"first": "second"}).counts == (6,)
     with pytest.raises(InputError, match="no layer of pairs 'frist'; did you mean first"):
@@ -407,7 +404,7 @@ def test_kernels_of_different_groups_read_different_channels():
 def test_columns_of_transposed_convolutions_are_those_of_their_channels():
     torch.manual_seed(0)
     model = nn.Sequential(nn.ConvTranspose1d(2, 3, 4), nn.ReLU(), nn.ConvTranspose1d(3, 5, 2))
-    into, out = units_of(model)[0].weights()
+    (into,), out = units_of(model)[0].weights_by_layer()
     first, second = weight(model, 0).detach().double(), weight(model, 2).detach().double()
     np.testing.assert_array_equal(into[:, :-1], [first[:, unit].flatten() for unit in range(3)])
     np.testing.assert_array_equal(out, [second[unit].flatten() for unit in range(3)])

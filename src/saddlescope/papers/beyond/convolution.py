@@ -102,12 +102,5 @@ entry = Entry(
     "beyond/convolution",
     "Convolutions on separate patches: one kernel at a time, in closed form",
     source="Zhang et al., number of kernels",
-    quick={
-        "seeds": (0, 1),
-        "log10_scales": (-32.0, -128.0),
-        "width": 2,
-        "positions": 2,
-        "outputs": 1,
-        "singular_values": (3.0, 1.5),
-    },
+    quick=dict(seeds=(0, 1), log10_scales=(-32.0, -128.0), width=2, positions=2, outputs=1, singular_values=(3.0, 1.5)),
 )

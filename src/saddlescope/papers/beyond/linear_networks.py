@@ -148,13 +148,7 @@ entry = Entry(
     "beyond/linear-networks",
     "Fully connected linear networks: singular modes in order, in closed form",
     source="Kunin et al., linear networks; Zhang et al., rank",
-    quick={
-        "seeds": (0, 1),
-        "log10_scales": (-32.0, -128.0),
-        "inputs": 3,
-        "outputs": 2,
-        "singular_values": (3.0, 1.5),
-    },
+    quick=dict(seeds=(0, 1), log10_scales=(-32.0, -128.0), inputs=3, outputs=2, singular_values=(3.0, 1.5)),
     figures=stage_figures(
         title="Singular modes of linear networks are learned in order",
         caption="Gradient flow of two-layer linear networks, and the prediction from one hidden neuron.",

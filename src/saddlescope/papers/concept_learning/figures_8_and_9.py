@@ -176,11 +176,7 @@ def _descents(one: xr.Dataset, name: str, start: str) -> Figure:
         "ones solid, minor ones dashed or dotted in the colour of the concept that suppresses them. Grey lines: "
         "turns of the loss. The table lists the entries that drive each rise and fall, growing or shrinking in "
         "absolute value, with their shares in dL/dt.",
-        panels=(
-            views.loss_panel(one),
-            views.loss_panel(one, top=views.later_losses(one)),
-            views.entries_panel(one),
-        ),
+        panels=(views.loss_panel(one), views.loss_panel(one, top=views.later_losses(one)), views.entries_panel(one)),
         columns=1,
         table=views.piece_table(one),
     )

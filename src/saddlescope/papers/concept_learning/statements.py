@@ -79,11 +79,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "The growth term converges to the target, the noise to 0, at exponential rates, and below a bound",
         uncovered="Read off the formula; the bound of (iii) lacks absolute values, an erratum.",
     ),
-    Statement(
-        "Section 4.1, order",
-        "The direction with the larger a_k converges faster",
-        "order-flip/one-layer",
-    ),
+    Statement("Section 4.1, order", "The direction with the larger a_k converges faster", "order-flip/one-layer"),
     Statement(
         "Section 4.1, limitation",
         "The one-layer model has a monotonic output trajectory",
@@ -391,10 +387,7 @@ ERRATA: tuple[Erratum, ...] = (
         weight="statement",
     ),
     Erratum(
-        place="Proof of Lemma D.5",
-        printed="K ≤ 10",
-        right="K ≥ 20, Assumption D.2",
-        check="1 + 2/K ≤ 2 needs K ≥ 2",
+        place="Proof of Lemma D.5", printed="K ≤ 10", right="K ≥ 20, Assumption D.2", check="1 + 2/K ≤ 2 needs K ≥ 2"
     ),
     Erratum(
         place="Proof of Lemma D.7, D.60",

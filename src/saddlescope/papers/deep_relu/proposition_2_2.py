@@ -129,11 +129,7 @@ def _follow_random_weights(params: Params, scale: float, step: RunContext) -> xr
     flow = follow(log_norm=scale * np.log(10))
     directions = np.concatenate([path.reshape(len(path), -1) for path in flow.directions], axis=1)
     return xr.Dataset(
-        {
-            "direction": (("time", "weight"), directions),
-            "end": ("weight", directions[-1]),
-        },
-        {"time": flow.times},
+        {"direction": (("time", "weight"), directions), "end": ("weight", directions[-1])}, {"time": flow.times}
     )
 
 

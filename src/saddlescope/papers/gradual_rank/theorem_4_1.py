@@ -273,14 +273,7 @@ entry = Entry(
     "gradual-rank/theorem-4-1",
     "Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes",
     source="Theorem 4.1",
-    quick=dict(
-        seeds=(11, 12),
-        log10_scales=(-32.0, -64.0, -1024.0, -4096.0),
-        samples=20,
-        tokens=4,
-        dim=4,
-        stages=3,
-    ),
+    quick=dict(seeds=(11, 12), log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=3),
     paper=dict(seeds=(11, 12, 13), samples=1000, tokens=10, dim=50, stages=74),
     metrics=(stage_times.STAGES, stage_times.RESOLVED),
 )

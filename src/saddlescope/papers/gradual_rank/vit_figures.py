@@ -15,6 +15,7 @@ CIFAR-100 itself.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -129,9 +130,7 @@ def _ratio(run: xr.Dataset, last: xr.DataArray, initial: str, product: str) -> x
 
 
 def _growth_claims(
-    rises: str,
-    low: str = "Appendix B: 'leading to a low rank bias'; half: this project",
-    which: str = "",
+    rises: str, low: str = "Appendix B: 'leading to a low rank bias'; half: this project", which: str = ""
 ) -> Claims:
     """Return the claims that the updates of both products rise in rank and end with a low one, with their sources."""
     claims = Claims(limits=LIMITS, requires=[learned])
@@ -291,6 +290,8 @@ def _stages_of_one_head(run: xr.Dataset) -> Figure:
 _ranks_and_last = _drawn(stable_rank_figure, spectrum_figure, training_figure)
 _ranks_and_stages = _drawn(stable_rank_figure, spectrum_stages_figure, training_figure)
 
+_TRAINED: dict[str, Any] = dict(run=train, metrics=image_metrics, data=IMAGES)
+
 figure_1 = Entry(
     "gradual-rank/figure-1",
     "Figures 1 and 14: spectra of the learned updates of attention at stages of training",
@@ -299,11 +300,9 @@ figure_1 = Entry(
     quick=QUICK,
     reduced=changes(NarrowTraining, REDUCED),
     paper=changes(NarrowTraining, CIFAR),
-    run=train,
     claims=figure_1_claims,
     figures=_drawn(spectrum_stages_figure, _stages_of_one_head, training_figure),
-    metrics=image_metrics,
-    data=IMAGES,
+    **_TRAINED,
 )
 
 figure_4 = Entry(
@@ -329,11 +328,9 @@ figure_12 = Entry(
     quick=changes(SGDTraining, QUICK | dict(learning_rate=0.3)),
     reduced=changes(SGDTraining, REDUCED | dict(learning_rate=0.3)),
     paper=changes(SGDTraining, CIFAR | dict(learning_rate=0.3)),
-    run=train,
     claims=_growth_claims("Section 5 and Figure 12: 'similar gradual rank increase behavior'", which=" under SGD"),
     figures=_ranks_and_last,
-    metrics=image_metrics,
-    data=IMAGES,
+    **_TRAINED,
 )
 
 figure_13 = Entry(
@@ -344,14 +341,11 @@ figure_13 = Entry(
     quick=changes(SGDPairsTraining, QUICK_PAIRS | dict(learning_rate=0.3)),
     reduced=changes(SGDPairsTraining, REDUCED | dict(dataset="cifar10-pairs", learning_rate=0.3)),
     paper=changes(SGDPairsTraining, CIFAR | dict(dataset="cifar100", learning_rate=0.3)),
-    run=train,
     claims=_growth_claims(
-        "Section 5 and Figure 13: 'similar gradual rank increase behavior'",
-        which=" under SGD on 100 classes",
+        "Section 5 and Figure 13: 'similar gradual rank increase behavior'", which=" under SGD on 100 classes"
     ),
     figures=_ranks_and_last,
-    metrics=image_metrics,
-    data=IMAGES,
+    **_TRAINED,
 )
 
 figure_16 = Entry(
@@ -362,11 +356,9 @@ figure_16 = Entry(
     quick=changes(PairsTraining, QUICK_PAIRS),
     reduced=changes(PairsTraining, REDUCED | dict(dataset="cifar10-pairs")),
     paper=changes(PairsTraining, CIFAR | dict(dataset="cifar100")),
-    run=train,
     claims=_growth_claims("Appendix B and Figure 17: 'gradual increase in stable rank'", which=" on 100 classes"),
     figures=_ranks_and_stages,
-    metrics=image_metrics,
-    data=IMAGES,
+    **_TRAINED,
 )
 
 figure_18 = Entry(
@@ -377,14 +369,12 @@ figure_18 = Entry(
     quick=changes(DeepTraining, QUICK | dict(depth=3)),
     reduced=changes(DeepTraining, DEEP_REDUCED),
     paper=VIT_B_16,
-    run=train,
     claims=_growth_claims(
         "Appendix B and Figure 19: 'gradual increase in stable rank'; Section 1: 'easier to see for ImageNet'",
         which=" of 12 blocks",
     ),
     figures=_ranks_and_stages,
-    metrics=image_metrics,
-    data=IMAGES,
+    **_TRAINED,
 )
 
 figure_6 = Entry(

@@ -37,9 +37,7 @@ class Params(EntryParams):
     instances: int = param(128, "number of draws of tokens and queries, each at all gaps", ge=1)
     scale: float = param(0.3, "initial scale ω₀ of the weights", gt=0, scale="log")
     log10_times: tuple[float, ...] = param(
-        (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 30.0, 100.0),
-        "log10 of the recorded times",
-        order="increasing",
+        (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 30.0, 100.0), "log10 of the recorded times", order="increasing"
     )
     seed: int = param(1700, "first seed of the data", ge=0)
 

@@ -98,11 +98,7 @@ def _follow(data: "TokenData", scale: float, params: Params) -> xr.Dataset:
             "ratio_36": ("log_time", np.log(np.linalg.norm(flow.beta, axis=1)) / other_side),
             "margin": ("log_time", flow.margin),
         },
-        {
-            "multiplier": [_PROOFS, _INCREMENTAL],
-            "residual_of": list(_RESIDUALS),
-            "log_time": log_times,
-        },
+        {"multiplier": [_PROOFS, _INCREMENTAL], "residual_of": list(_RESIDUALS), "log_time": log_times},
     )
 
 

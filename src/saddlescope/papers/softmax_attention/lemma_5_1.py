@@ -171,10 +171,7 @@ def figures(run: xr.Dataset) -> Figures:
         title="Residual of alignment along flows of K and Q",
         caption="Residual of Definition 5.1 against time. Left: aligned starts, on data that meet Assumption 4 or "
         "break (ii) or (iii). Right: aligned starts plus noise of relative size η. Each line is one flow.",
-        panels=(
-            draw("aligned starts", groups=aligned),
-            draw("perturbed starts", groups=perturbed, first=len(aligned)),
-        ),
+        panels=(draw("aligned starts", groups=aligned), draw("perturbed starts", groups=perturbed, first=len(aligned))),
     )
 
 

@@ -16,12 +16,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.shared.aligned import (
-    KINDS,
-    AlignedParams,
-    draw_aligned_start,
-    draw_instance,
-)
+from saddlescope.papers.softmax_attention.shared.aligned import KINDS, AlignedParams, draw_aligned_start, draw_instance
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Figures
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param

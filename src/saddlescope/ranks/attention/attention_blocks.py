@@ -16,19 +16,11 @@ from saddlescope.ranks.attention.passed_values import given_arguments, passed_ar
 from saddlescope.ranks.attention.probe import probes, quiet
 from saddlescope.ranks.attention.recorded_calls import probe_call, record_calls
 from saddlescope.ranks.attention.verdicts import Verdict, input_sizes, judge, mixed_values, unchecked
-from saddlescope.ranks.module_names import canonical_name, unwrap_model
+from saddlescope.ranks.module_names import canonical_name, first_few, unwrap_model
 
-_CALLED_ATTENTION = {
-    "attention",
-    "attn",
-    "self_attention",
-    "self_attn",
-    "selfattention",
-    "cross_attn",
-    "crossattention",
-}
-
-
+_CALLED_ATTENTION = frozenset(
+    ["attention", "attn", "self_attention", "self_attn", "selfattention", "cross_attn", "crossattention"]
+)
 _LONGEST = 300  # characters of the request for layouts
 
 
@@ -173,14 +165,7 @@ def _with_mixed_values(
     blocks: Sequence[AttentionBlock],
     rows: Mapping[str, CoverageRow],
 ) -> Iterator[tuple[str, CoverageRow]]:
-    """Yield new rows of modules whose values the model mixes with others, or may mix.
-
-    Args:
-        model: the model.
-        mixing: arguments by which values are mixed, by the names of modules.
-        blocks: all blocks; the values of any layer may be passed to another one.
-        rows: by the modules' labels.
-    """
+    """Yield new rows of modules whose values the model mixes with others, or may mix."""
     labels = {block.name for block in blocks}
     names = [name for name, _ in model.named_modules() if canonical_name(name) in labels]
     widths = {block.factors().query.shape[1] for block in blocks}
@@ -211,10 +196,8 @@ def _looks_like_attention(label: str, module: nn.Module) -> bool:
 
 
 def _names(module: nn.Module) -> str:
-    names = list(
-        dict.fromkeys(name.removesuffix(".weight") for name, one in module.named_parameters() if one.ndim >= 2)
-    )
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    names = (name.removesuffix(".weight") for name, one in module.named_parameters() if one.ndim >= 2)
+    return first_few(dict.fromkeys(names), 6)
 
 
 def _with_others(reason: str, module: nn.Module, layout: AttentionLayout) -> str:
@@ -308,17 +291,7 @@ def _plain(values: Mapping[str, object]) -> str:
 def checked_coverage(
     model: nn.Module, blocks: Sequence[AttentionBlock], coverage: AttentionCoverage, inputs: Any
 ) -> AttentionCoverage:
-    """Return the coverage after a check of each block by the calls that its model makes on a user's inputs.
-
-    Args:
-        model: the model, without wrappers.
-        blocks: tracked blocks of the model.
-        coverage: of the model.
-        inputs: arguments of its forward pass; see `record_calls`.
-
-    Raises:
-        InputError: the model fails on the inputs, or the products of a block differ from its forward pass.
-    """
+    """Return the coverage after a check of each block by the calls that its model makes on a user's inputs."""
     calls = record_calls(model, {block.name: block.module for block in blocks}, inputs)
     rows = {row.name: row for row in coverage}
     known: dict[object, Verdict] = {}

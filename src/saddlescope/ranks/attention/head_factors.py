@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -36,12 +37,12 @@ class HeadFactors(NamedTuple):
         """Return the factors with the key and value of each query head, repeated where heads share them."""
         return self._replace(key=self.of_queries(self.key), value=self.of_queries(self.value))
 
-    def of_queries(self, shared: Tensor) -> Tensor:
-        """Repeat what belongs to key heads along the first axis, once for each query head."""
-        times = self.heads // len(shared)
+    def of_queries(self, shared: Tensor, dim: int = 0) -> Tensor:
+        """Repeat what belongs to key heads along an axis, once for each query head."""
+        times = self.heads // shared.shape[dim]
         if times == 1:
             return shared
-        return shared.repeat(times, 1, 1) if self.strided else shared.repeat_interleave(times, dim=0)
+        return torch.cat([shared] * times, dim) if self.strided else shared.repeat_interleave(times, dim)
 
     def product(self, index: int) -> tuple[Tensor, Tensor]:
         """Return the factors of W_K W_Q^T (index 0) or W_V W_O^T (index 1) of all query heads."""
@@ -73,9 +74,6 @@ def cut_into_heads(
         key_heads: number of key heads; None if the width of a query head determines it.
         strided: query head h uses key head h mod key_heads.
         names: of the weights, for messages.
-
-    Raises:
-        InputError: the matrices do not split into heads.
     """
     width, unfit = divmod(query.shape[1], heads)
     value_width, unfit_output = divmod(output.shape[0], heads)

@@ -27,12 +27,9 @@ def random_copy(module: nn.Module) -> nn.Module:
             drawn = drawn * parameter.shape[-1] ** -0.5
         memo[id(parameter)] = nn.Parameter(drawn, requires_grad=False)
     for buffer in module.buffers():
-        if buffer.is_floating_point() and buffer.device.type != "meta":
-            memo[id(buffer)] = buffer.detach().to("cpu", torch.float32, copy=True)
-        elif buffer.device.type == "meta":
-            memo[id(buffer)] = torch.zeros(buffer.shape, dtype=buffer.dtype)
-        else:
-            memo[id(buffer)] = buffer.detach().to("cpu", copy=True)
+        kind = torch.float32 if buffer.is_floating_point() else buffer.dtype
+        held = torch.zeros(buffer.shape, dtype=buffer.dtype) if buffer.is_meta else buffer.detach()
+        memo[id(buffer)] = held if buffer.is_meta else held.to("cpu", kind, copy=True)
     twin = _copied(module, memo)
     for part in list(twin.modules()):
         for name, child in list(part.named_children()):
@@ -60,10 +57,9 @@ def signs(parameter: Tensor) -> Tensor:
 def copy_without_values(module: nn.Module) -> nn.Module:
     """Copy a module in evaluation mode, within `FakeTensorMode`, so that its weights and buffers take no memory."""
     memo: dict[int, Any] = {}
-    for one in module.parameters():
-        memo[id(one)] = nn.Parameter(torch.empty(one.shape, dtype=one.dtype, device="cpu"), requires_grad=False)
-    for one in module.buffers():
-        memo[id(one)] = torch.empty(one.shape, dtype=one.dtype, device="cpu")
+    for one in (*module.parameters(), *module.buffers()):
+        empty = torch.empty(one.shape, dtype=one.dtype, device="cpu")
+        memo[id(one)] = nn.Parameter(empty, requires_grad=False) if isinstance(one, nn.Parameter) else empty
     return _copied(module, memo)
 
 

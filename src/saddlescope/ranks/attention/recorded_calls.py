@@ -17,16 +17,8 @@ from torch.utils.hooks import RemovableHandle
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_trace import AttentionTrace
 from saddlescope.ranks.attention.module_copy import random_copy
-from saddlescope.ranks.attention.probe import (
-    NOT_FINITE,
-    Probe,
-    brief,
-    failed,
-    finite,
-    quiet,
-    returned_outputs,
-)
-from saddlescope.ranks.attention.self_check import Heads, heads_of
+from saddlescope.ranks.attention.probe import NOT_FINITE, Probe, brief, failed, finite, quiet, returned_outputs
+from saddlescope.ranks.attention.self_check import Heads, heads_of, joined_heads
 
 _SAMPLES = 4
 _CACHES = ("past_key_value", "layer_past", "cache", "past_kv", "past_")
@@ -42,11 +34,6 @@ class Call(NamedTuple):
 @torch.no_grad()
 def record_calls(model: nn.Module, modules: Mapping[str, nn.Module], inputs: Any) -> dict[str, Call]:
     """Run a model, in evaluation mode and without any effect on it, and return the first call of each module.
-
-    Args:
-        model: the model.
-        modules: modules by any name.
-        inputs: a tensor, a tuple of arguments, or a mapping of keyword arguments.
 
     Raises:
         InputError: the model fails on the inputs.
@@ -71,9 +58,6 @@ def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -
         model: the model.
         inputs: a tensor, a tuple of arguments, or a mapping of keyword arguments.
         hooks: hooks of this run.
-
-    Raises:
-        InputError: the model fails on the inputs, or they are empty.
     """
     modes = [(module, module.training) for module in model.modules()]
     buffers = [
@@ -115,14 +99,7 @@ def _without_caches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
 
 
 def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -> Iterator[Probe]:
-    """Call a random copy of a module as its model did, on random inputs; first with one input, then with two.
-
-    Args:
-        module: the attention module; it is not changed.
-        call: recorded call of it.
-        inputs: width of the inputs of queries.
-        key_inputs: width of the inputs of keys and values.
-    """
+    """Call a random copy of a module as its model did, on random inputs; first with one input, then with two."""
     originals, form = pytree.tree_flatten((call.args, call.kwargs))
     leaves = [_on_host(leaf) for leaf in originals]
     at = next((k for k, leaf in enumerate(leaves) if _is_input(leaf, inputs)), None)
@@ -226,23 +203,12 @@ class _Recorded(NamedTuple):
 
 def _together(runs: Sequence[Probe]) -> Probe:
     """Join runs along the samples."""
-
-    def together(parts: Sequence[Tensor | None]) -> Tensor | None:
-        held = [part for part in parts if part is not None]
-        return torch.cat(held) if len(held) == len(parts) else None
-
-    joined = []
-    for same in zip(*(run.heads for run in runs), strict=True):
-        query, key, value, *softmax = (
-            together([getattr(one, name) for one in same]) for name in Heads._fields if name != "read"
-        )
-        assert query is not None
-        assert key is not None
-        read = tuple(torch.cat(parts) for parts in zip(*(one.read for one in same), strict=True))
-        joined.append(Heads(query, key, value, read, *softmax))
+    heads = [joined_heads(same, 0) for same in zip(*(run.heads for run in runs), strict=True)]
+    joined = tuple(one for one in heads if one is not None)
+    assert len(joined) == len(heads)
     return runs[0]._replace(
         queries=torch.cat([run.queries for run in runs]),
         keys=torch.cat([run.keys for run in runs]),
-        heads=tuple(joined),
+        heads=joined,
         outputs=[torch.cat(parts) for parts in zip(*(run.outputs for run in runs), strict=True)],
     )

@@ -61,13 +61,7 @@ class Heads(NamedTuple):
 
 
 def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
-    """Return the meeting's tensors with a batch axis and a head axis, for each product that adds to its scores.
-
-    Args:
-        meeting: from a forward pass.
-        batch: samples of its input.
-        tokens: tokens of each sample.
-    """
+    """Return the meeting's tensors with a batch axis and a head axis, for each product that adds to its scores."""
     found = []
     for query, key in meeting.pairs:
         if not of_tokens(query, tokens):
@@ -88,6 +82,23 @@ def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
         softmax = [_scores_of(part, query4) for part in (meeting.scores, meeting.weights, meeting.used)]
         found.append(Heads(query4, key4, value, tuple(read), *softmax))
     return tuple(found)
+
+
+def joined_heads(heads: Sequence[Heads], dim: int) -> Heads | None:
+    """Join heads along an axis, without parts that some lack or have in other shapes; None if those are needed."""
+
+    def together(parts: Sequence[Tensor | None]) -> Tensor | None:
+        held = [part for part in parts if part is not None]
+        return torch.cat(held, dim) if len(held) == len(heads) and len({one.shape for one in held}) == 1 else None
+
+    query, key, value, *softmax = (
+        together([getattr(one, name) for one in heads]) for name in Heads._fields if name != "read"
+    )
+    read = [together(parts) for parts in zip(*(one.read for one in heads), strict=True)]
+    complete = [part for part in read if part is not None]
+    if query is None or key is None or len(complete) < len(read):
+        return None
+    return Heads(query, key, value, tuple(complete), *softmax)
 
 
 def of_tokens(query: Tensor, tokens: int) -> bool:
@@ -215,7 +226,7 @@ def mixes(
 def _others_changed(before: Heads, after: Heads, factors: HeadFactors) -> bool:
     """Return True if scores or weights have changed at heads or tokens of which neither query nor key has."""
     query, key = _moved(before.query, after.query), _moved(before.key, after.key)
-    keys = _each_query(key, factors) if key.shape[1] == factors.key_heads else _each(key, query.shape[1])
+    keys = factors.of_queries(key, 1) if key.shape[1] == factors.key_heads else _each(key, query.shape[1])
     if keys.shape[1] != query.shape[1]:
         return False
     own = query | keys.mT
@@ -244,11 +255,10 @@ def _like(part: Tensor, first: Tensor) -> Tensor | None:
     batch, heads, tokens, width = first.shape
     if part.shape == first.shape:
         return part
-    if part.shape in ((batch, tokens, heads, width), (batch, tokens, heads * width)):
-        return part.reshape(batch, tokens, heads, width).transpose(1, 2)
     if part.shape == (batch * heads, tokens, width):
         return part.reshape(first.shape)
-    if part.numel() == first.numel() and part.shape[-1] == heads * width:
+    joined = part.numel() == first.numel() and part.shape[-1] == heads * width
+    if joined or part.shape == (batch, tokens, heads, width):
         return part.reshape(batch, tokens, heads, width).transpose(1, 2)
     return None
 
@@ -278,7 +288,7 @@ def compare(
     x, y, query, key = (part[1:] - part[:1] for part in (queries, keys, heads.query, heads.key))
     if heads.key.shape[1] not in (count, factors.key_heads):
         return Comparison(f"its softmax has {heads.key.shape[1]} key heads, and the layout {factors.key_heads}")
-    own_query, own_key = _project(x, factors.query), _each_query(_project(y, factors.key), factors)
+    own_query, own_key = _project(x, factors.query), factors.of_queries(_project(y, factors.key), 1)
     expected = torch.einsum("ahtw,bhtw->htab", own_query, own_key)
     seen = torch.einsum("ahtw,bhtw->htab", query, _each(key, count))
     scale = float((seen * expected).sum() / (expected * expected).sum().clamp_min(1e-300))
@@ -303,7 +313,7 @@ def compare(
     drawn = torch.randn(factors.output.shape[1], 4, generator=torch.Generator().manual_seed(1))
     written = torch.einsum("how,or->hwr", factors.output, drawn)
     seen = value @ written
-    expected = _each_query(_project(y, factors.value), factors) @ written
+    expected = factors.of_queries(_project(y, factors.value), 1) @ written
     if not _close(seen, expected):
         return Comparison("its values are not those of W_V as read")
     for gated, read in enumerate(heads.read):
@@ -322,12 +332,6 @@ def _project(x: Tensor, factor: Tensor) -> Tensor:
     """Return (batch, heads, tokens, width) of inputs (batch, tokens, inputs) times (heads, inputs, width)."""
     columns = factor.permute(1, 0, 2).reshape(factor.shape[1], -1)
     return (x @ columns).unflatten(2, (len(factor), -1)).transpose(1, 2)
-
-
-def _each_query(part: Tensor, factors: HeadFactors) -> Tensor:
-    """Repeat what belongs to key heads, on axis 1, for each query head."""
-    times = factors.heads // part.shape[1]
-    return part.repeat(1, times, 1, 1) if factors.strided else part.repeat_interleave(times, dim=1)
 
 
 def _each(part: Tensor, heads: int) -> Tensor:

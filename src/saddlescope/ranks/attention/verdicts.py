@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.coverage import Outcome
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.attention.probe import Probe, ReplacementError
-from saddlescope.ranks.attention.self_check import Heads, compare, mixes
+from saddlescope.ranks.attention.self_check import Heads, compare, joined_heads, mixes
 
 
 class Verdict(NamedTuple):
@@ -153,21 +153,8 @@ def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
 def joined(heads: Sequence[Heads]) -> tuple[Heads, ...]:
     """Return the softmaxes of single heads as one with all heads: each head may be a module of its own."""
     single = all(one.query.shape[1] == one.key.shape[1] == 1 and one.value is not None and one.read for one in heads)
-    if len(heads) < 2 or not single or len({one.query.shape for one in heads}) > 1:
-        return ()
-
-    def together(parts: Sequence[Tensor | None]) -> Tensor | None:
-        held = [part for part in parts if part is not None]
-        return torch.cat(held, dim=1) if len(held) == len(heads) and len({one.shape for one in held}) == 1 else None
-
-    query, key, value, scores, weights, used = (
-        together([getattr(one, name) for one in heads])
-        for name in ("query", "key", "value", "scores", "weights", "used")
-    )
-    read = together([one.read[0] for one in heads])
-    if query is None or key is None or value is None or read is None:
-        return ()
-    return (Heads(query, key, value, (read,), scores, weights, used),)
+    found = joined_heads([one._replace(read=one.read[:1]) for one in heads], 1) if len(heads) > 1 and single else None
+    return () if found is None or found.value is None else (found,)
 
 
 def _reads_several_values(heads: Sequence[Heads]) -> bool:

@@ -17,9 +17,10 @@ from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.ranks.checkpoints.adapter_files import CONFIG, PREFIX, AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import with_lengths
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import offline, stored_name
+from saddlescope.ranks.module_names import first_few
 from saddlescope.ranks.tracker.matrix_selection import parameter_name
 
 _NO_SIZE = re.compile(r"seed|prng_key|alpha|step|scal|^t(init|final)$|^deltaT$")  # numbers that allocate nothing
@@ -62,17 +63,7 @@ def exact(base: Checkpoint) -> AdaptedCheckpoint:
 
 
 def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: Callable[[str], None]) -> Checkpoint:
-    """Return base plus adapter.
-
-    Args:
-        base: the base, under the names of the model.
-        adapter: the adapter.
-        model: the empty model of the base.
-        on_error: called with a sentence on parts of the adapter that the base lacks.
-
-    Raises:
-        InputError: the method of the adapter changes no weights, or PEFT cannot merge it; no part fits the base.
-    """
+    """Return base plus adapter."""
     adapter.require_mergeable()
     if adapter.method == "LORA":
         adapter.report(on_error)
@@ -93,11 +84,7 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
 
 
 def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
-    """Return names in the base by the names of parameters in an adapter.
-
-    Raises:
-        InputError: two parameters are one in the base, as those of two text encoders.
-    """
+    """Return names in the base by the names of parameters in an adapter."""
     names = list(names)
     renamed = {name: name if name in base.tensors else _in_memory(base, model, name) for name in names}
     aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
@@ -181,11 +168,7 @@ def _fitting(adapter: AdapterFile, name: str, found: Tensor, weight: Tensor) -> 
 
 
 def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, list[Change]]:
-    """Return changes by PEFT itself, each in a model of one layer.
-
-    Raises:
-        InputError: the configuration is not beside the weights, or states sizes that no tensor has.
-    """
+    """Return changes by PEFT itself, each in a model of one layer."""
     if not (adapter.stored.path.parent / CONFIG).is_file():
         raise InputError(
             f"{adapter.path} must have {CONFIG} beside it, since its method is {adapter.method}; got none."
@@ -232,10 +215,8 @@ def _require_sizes(base: Checkpoint, adapter: AdapterFile) -> None:
 
 
 def _merged_by_peft(adapter: AdapterFile, stored: Sequence[str], model: nn.Module, weight: Tensor, name: str) -> Tensor:
-    try:
+    with MissingExtraError.named(f"An adapter of {adapter.method}"):
         import peft
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"An adapter of {adapter.method}", "PEFT", "language") from error
     tensors = {own: one.double() for own, one in adapter.stored.read(stored).items()}
     flip = _is_transposed(model, name)
     layer = nn.Linear(*(weight.shape if flip else weight.shape[::-1]), bias=False)

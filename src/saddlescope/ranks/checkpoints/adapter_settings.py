@@ -18,12 +18,13 @@ from typing import Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
+from saddlescope.ranks.module_names import first_few
 
 _LONGEST = 512  # characters of a pattern, and of a name that it is matched with
 _MOST = 10**7  # steps that matching one pattern may take
 _LARGEST = 3.4e38  # number of float32
-_KEEPS_BASE = ("gaussian", "eva", "orthogonal", "mica", "true", "false")  # starts that leave the base as stored
+# Starts that leave the base as stored; PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA subtract the first factors from it.
+_KEEPS_BASE = ("gaussian", "eva", "orthogonal", "mica", "true", "false")
 _PLAIN = {  # PEFT's fields for LoRA with which the update is s B A, or that are checked elsewhere
     "alpha_pattern", "auto_mapping", "base_model_name_or_path", "bias", "corda_config", "ensure_weight_tying",
     "eva_config", "exclude_modules", "fan_in_fan_out", "inference_mode", "init_lora_weights", "layers_pattern",
@@ -47,11 +48,7 @@ class AdapterSettings:
     values: Mapping[str, Any]
 
     def scale(self, module: str, rank: int) -> float | None:
-        """Return the factor of B A of a module; None if nothing states it.
-
-        Raises:
-            InputError: settings without rank and alpha, or that do not fit the factors, or that are no numbers.
-        """
+        """Return the factor of B A of a module; None if nothing states it."""
         if not self.values:
             return None
         parameters = self.values.get("lora_parameters")
@@ -75,34 +72,21 @@ class AdapterSettings:
         return self._number(given, "lora_alpha") / (math.sqrt(rank) if self.flag("use_rslora") else rank)
 
     def rank(self, module: str) -> int:
-        """Return the stated rank of a module.
-
-        Raises:
-            InputError: it is no positive whole number.
-        """
+        """Return the stated rank of a module."""
         stated = self._of_module("rank_pattern", module, self.values.get("r"))
         if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
             raise InputError(f"{self.path} must have a positive whole number as rank of {module}; got {stated!r:.80}.")
         return stated
 
     def flag(self, name: str) -> bool:
-        """Return a setting that is true or false; false if it is absent.
-
-        Raises:
-            InputError: another value, such as the string "false".
-        """
+        """Return a setting that is true or false; false if it is absent."""
         value = self.values.get(name) or False
         if not isinstance(value, bool):
             raise InputError(f"{self.path} must have {name} true or false; got {value!r:.80}. Correct its settings.")
         return value
 
     def require_stored_base(self) -> None:
-        """Raise InputError for an adapter that is not s B A on the stored base, as far as its settings are known.
-
-        Raises:
-            InputError: the start subtracts the first factors from the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA), or
-                is not known to leave it; or a variant of PEFT is on, such as copies of layers, or an unknown switch.
-        """
+        """Raise InputError for an adapter that is not s B A on the stored base, as far as its settings are known."""
         switched = {name for name, value in self.values.items() if value and isinstance(value, bool | dict | list)}
         if str(self.values.get("peft_type")).upper() == "LORA" and (variants := sorted(switched - _PLAIN)):
             raise InputError(
@@ -156,11 +140,7 @@ def _require_quick(path: Path, pattern: object, name: str) -> None:
 
 
 def header_settings(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in the header of a safetensors file, as Diffusers writes them; empty without any.
-
-    Raises:
-        InputError: they are no JSON object.
-    """
+    """Return the settings in the header of a safetensors file, as Diffusers writes them; empty without any."""
     text = header.get("lora_adapter_metadata")
     if text is None:
         return _plain_settings(header)

@@ -54,14 +54,8 @@ _ATTENTION_PROCESSOR = re.compile(r"(?P<module>.+)\.processor\.(?P<layer>to_\w+)
 _GLORA = re.compile(r"(?P<module>(lora|lycoris)_\w+)\.(a1|a2|b1|b2|bm)\.weight")  # plain layers are called so, too
 _EMBEDDING = re.compile(r"(embed(_tokens|_in)?|embeddings?|wte|wpe)$")
 _PAIRS = (("down", "up"), ("embedding_down", "embedding_up"), ("down_turned", "up_turned"))  # roles of A and B
-_RANKED = {
-    "down": 0,
-    "embedding_down": 0,
-    "down_turned": -1,
-    "hada_w1_b": 0,
-    "lokr_w1_b": 0,
-    "lokr_w2_b": 0,
-}  # its axis
+# The axis of the rank in a role.
+_RANKED = {"down": 0, "embedding_down": 0, "down_turned": -1, "hada_w1_b": 0, "lokr_w1_b": 0, "lokr_w2_b": 0}
 _DECISIVE = ("down", "up", "embedding_", "hada_", "lokr_", "difference", "unread")
 
 
@@ -139,14 +133,7 @@ class ModuleUpdate:
         return self.parts.get("magnitude", self.parts.get("lengths"))
 
     def delta(self, read: Callable[[str], Tensor]) -> Float[Tensor, "outputs ..."]:
-        """Return the update in float64, in the shape of the weight.
-
-        Args:
-            read: function from a role to its tensor, in float64.
-
-        Raises:
-            InputError: shapes that do not fit.
-        """
+        """Return the update in float64, in the shape of the weight."""
         try:
             found = self._delta(read)
         except (RuntimeError, IndexError) as error:
@@ -183,11 +170,7 @@ def _with_core(core: Tensor, left: Float[Tensor, "outputs rank"], right: Float[T
 
 
 def rank_of(parts: Mapping[str, tuple[int, ...]]) -> int | None:
-    """Return the rank by which alpha is divided, from the shapes of parts by role; None for updates without alpha.
-
-    Raises:
-        InputError: factors without their partners, or without entries.
-    """
+    """Return the rank by which alpha is divided, from the shapes of parts by role; None for updates without alpha."""
     needed: list[tuple[str, ...]] = [pair for pair in _PAIRS if not parts.keys().isdisjoint(pair)]
     if any(role.startswith("hada") for role in parts):
         needed.append(tuple(f"hada_{side}" for side in ("w1_a", "w1_b", "w2_a", "w2_b")))

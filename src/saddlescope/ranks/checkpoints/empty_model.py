@@ -42,12 +42,7 @@ def transposed_layers(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
 
 
 def empty_model(shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn.Module:
-    """Build a model of placeholders.
-
-    Args:
-        shapes: shapes of the floating-point tensors of a checkpoint, by name.
-        counts: the numbers of heads.
-    """
+    """Build a model of placeholders."""
     transposed = transposed_layers(shapes)
     root = nn.Module()
     root.config = counts.settings("")  # type: ignore[assignment]
@@ -61,11 +56,7 @@ def empty_model(shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn
 
 
 def _module_at(
-    root: nn.Module,
-    path: str,
-    shapes: Mapping[str, tuple[int, ...]],
-    transposed: frozenset[str],
-    counts: HeadCounts,
+    root: nn.Module, path: str, shapes: Mapping[str, tuple[int, ...]], transposed: frozenset[str], counts: HeadCounts
 ) -> nn.Module | None:
     """Return the module at a path, created if absent; None for paths that no module can have."""
     module, parts = root, path.split(".") if path else []
@@ -87,17 +78,7 @@ def _module_at(
 def attention_in(
     model: nn.Module, source: str, *, required: bool, layouts: Sequence[AttentionLayout] = LAYOUTS
 ) -> FoundAttention:
-    """Return the attention of an empty model.
-
-    Args:
-        model: the empty model.
-        source: the checkpoint, for messages.
-        required: raise for a checkpoint without attention blocks.
-        layouts: layouts to try.
-
-    Raises:
-        InputError: blocks are required and missing, the number of heads is unknown, or it does not divide the width.
-    """
+    """Return the attention of an empty model."""
     found = find_attention(model, layouts, check=False)
     if found.blocks or not required:
         return found

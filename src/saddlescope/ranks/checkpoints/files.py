@@ -24,8 +24,9 @@ from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.ranks.checkpoints.formats import SUFFIXES, is_distributed, open_tensors, require_known
 from saddlescope.ranks.checkpoints.formats.parallel import is_parallel, is_parallel_shard
 from saddlescope.ranks.checkpoints.formats.quantised import dequantised, quantised_name, scale_names
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
 from saddlescope.ranks.finite_tensors import all_finite
+from saddlescope.ranks.module_names import first_few
 
 _SINGLE = (  # in the order of preference
     "model.safetensors",
@@ -272,12 +273,7 @@ def _lost_scale(one: StoredTensor, lost: frozenset[str]) -> bool:
 
 
 def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
-    """Return the tensors of one file by their names in the model, and the keys of its state dicts.
-
-    Raises:
-        InputError: the file cannot be read, or two of its names are one in the model, or one has control characters,
-            which no file or page can hold.
-    """
+    """Return the tensors of one file by their names in the model, and the keys of its state dicts."""
     with open_tensors(file, weights) as held:
         if odd := [name for name in held.names if visible(name) != name or "\n" in name]:
             raise InputError(f"{file} must have names of tensors without control characters; got {odd[0]!r:.80}.")
@@ -310,11 +306,7 @@ def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[
 
 
 def unambiguous(path: Path, names: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return stored names by the names that they have in the model, from pairs of both.
-
-    Raises:
-        InputError: two stored names are one in the model: which of the tensors is meant is unknown.
-    """
+    """Return stored names by the names that they have in the model, from pairs of both."""
     found: dict[str, str] = {}
     for own, stored in names:
         if own in found:
@@ -427,11 +419,7 @@ def _sampled(content: Tensor) -> Iterator[Tensor]:
 
 
 def require_finite(path: Path, name: str, tensor: Tensor) -> None:
-    """Raise InputError for a tensor without a spectrum.
-
-    Raises:
-        InputError: the tensor has NaN or infinite entries, or a type of quantized models.
-    """
+    """Raise InputError for a tensor without a spectrum."""
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in UNIT_ROUNDOFF:
         raise InputError(

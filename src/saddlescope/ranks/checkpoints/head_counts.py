@@ -16,11 +16,12 @@ from typing import Any, TypeAlias
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_blocks import AttentionBlock
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
+from saddlescope.ranks.attention.stated_numbers import HEADS
+from saddlescope.ranks.module_names import first_few
 
 Heads: TypeAlias = int | Mapping[str, int]
 
-_NAMES = ("num_attention_heads", "num_heads", "n_heads", "n_head", "heads", "attention_heads", "nhead")
+_NAMES = tuple(dict.fromkeys(("num_attention_heads", *HEADS)))  # in a configuration, the name of Transformers first
 _TOWERS = (
     ("vision", "visual", "image", "img", "vit"),
     ("audio", "speech"),
@@ -38,9 +39,6 @@ class HeadCounts:
     Args:
         config: the configuration; may be empty.
         heads: one number for all modules, or numbers by patterns on the names of modules, where `*` matches anything.
-
-    Raises:
-        InputError: a number below 1.
     """
 
     def __init__(self, config: Mapping[str, Any], heads: Heads | None) -> None:
@@ -81,12 +79,7 @@ class HeadCounts:
                 )
 
     def check(self, blocks: Sequence[AttentionBlock], source: str) -> None:
-        """Raise InputError for a number of heads that was taken for several towers, or for an unused pattern.
-
-        Args:
-            blocks: all attention blocks.
-            source: the checkpoint, for the message.
-        """
+        """Raise InputError for a number of heads that was taken for several towers, or for an unused pattern."""
         self._check_patterns(blocks)
         shared = [block for block in blocks if self._is_shared(block.name.split("."))]
         towers: dict[tuple[object, ...], AttentionBlock] = {}

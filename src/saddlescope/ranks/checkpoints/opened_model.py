@@ -12,9 +12,9 @@ from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.checkpoints.empty_model import attention_in, empty_model
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import HeadCounts, Heads
 from saddlescope.ranks.checkpoints.transformers_model import LoadedCheckpoint, as_loaded, hollow, meta_model
+from saddlescope.ranks.module_names import first_few
 
 _PACKED = re.compile(r"(.*\.)?(q?weight(_packed|:qdata)?|_weight_qdata|W_q|\w+_blocks)")  # names of quantised weights
 
@@ -44,11 +44,6 @@ class OpenedModel:
     ) -> FoundAttention:
         """Return the attention whose weights the checkpoint may hold.
 
-        Args:
-            heads: numbers of heads; see `HeadCounts`.
-            required: raise for a model without attention blocks.
-            layouts: layouts to try.
-
         Raises:
             InputError: blocks are required and missing, or the numbers of heads are unknown or do not fit.
         """
@@ -65,13 +60,7 @@ class OpenedModel:
 
 
 def open_model(base: Checkpoint, heads: Heads | None, on_error: Callable[[str], None]) -> OpenedModel:
-    """Open the model of a checkpoint.
-
-    Args:
-        base: the checkpoint.
-        heads: numbers of heads, for models that Transformers does not know; see `HeadCounts`.
-        on_error: called with a sentence on weights that are quantised, or do not fit the configuration.
-    """
+    """Open the model of a checkpoint."""
     remarks = []
     integers = (name for name, one in base.tensors.items() if not one.floating and len(one.shape) > 1)
     if packed := [name for name in integers if _PACKED.fullmatch(name)]:

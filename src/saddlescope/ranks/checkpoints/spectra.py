@@ -30,7 +30,6 @@ from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.adapter_spectra import adapter_spectra, open_adapters
 from saddlescope.ranks.checkpoints.empty_model import refusal
 from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require_finite
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import Heads
 from saddlescope.ranks.checkpoints.opened_model import open_model
 from saddlescope.ranks.checkpoints.rounding_noise import rounding_noise, with_noise
@@ -41,6 +40,7 @@ from saddlescope.ranks.checkpoints.tensor_matching import (
     match_tensors,
 )
 from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
+from saddlescope.ranks.module_names import first_few
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, parameter_name, select_matrices
 from saddlescope.ranks.tracker.recorders import Angles, Orders, Recorder, Values, recorder, require_recorders
 from saddlescope.ranks.tracker.records import Spectra, spectra_dataset, stacked_updates, unmeasured
@@ -205,11 +205,7 @@ def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callab
 
 
 def _require_one_kind(checkpoints: Sequence[Checkpoint], weights: str | None) -> None:
-    """Raise InputError for a series of weights and moving averages that the user has not chosen.
-
-    Raises:
-        InputError: it has both; a difference of weights and averages is no update.
-    """
+    """Raise InputError for a series of weights and moving averages that the user has not chosen."""
     read = {one.path: one.states[0] for one in checkpoints if one.states}
     average = [path for path, state in read.items() if "ema" in state.lower()]
     others = [path for path, state in read.items() if "ema" not in state.lower()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
+from saddlescope.ranks.module_names import first_few
 
 _BUFFERS = ("attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias", "inv_freq")
 
@@ -38,9 +38,6 @@ def match_tensors(
         other: a later one.
         needed: names in the base of the measured tensors.
         on_error: called with a sentence on needed tensors that are missing, or of another shape.
-
-    Raises:
-        InputError: all needed tensors are missing.
     """
     names = align_names(base.tensors, other.tensors)
     absent = [name for name in needed if name not in names and name not in other.lost]

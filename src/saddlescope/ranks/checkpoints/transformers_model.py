@@ -20,7 +20,8 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor, natural_order
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
+from saddlescope.ranks.module_names import first_few
 
 _MOST_COUNTED = 100_000  # layers, labels or experts in a configuration
 
@@ -39,11 +40,7 @@ def model_class(config: Mapping[str, Any]) -> Any:
 
 
 def meta_model(checkpoint: Checkpoint) -> Any:
-    """Build the model that the config.json of a checkpoint describes, on the meta device; None if it is unknown.
-
-    Raises:
-        InputError: the configuration does not build its model.
-    """
+    """Build the model that the config.json of a checkpoint describes, on the meta device; None if it is unknown."""
     kind = model_class(checkpoint.config)
     if kind is None:
         return None
@@ -90,11 +87,7 @@ def at_most(parameters: int) -> Iterator[None]:
 
 
 def without_downloads(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration that asks for no pretrained parts, and whose lists have bounded lengths.
-
-    Raises:
-        InputError: it states more layers or labels than any model has.
-    """
+    """Return a configuration that asks for no pretrained parts, and whose lists have bounded lengths."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, int) and value > _MOST_COUNTED and re.search(r"(layer|label|block|expert)s?$|depth", key):
@@ -179,11 +172,7 @@ class LoadedCheckpoint(Checkpoint):
         return found
 
     def stored_names(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the names of the stored tensors that are parameters of the model.
-
-        Raises:
-            InputError: a parameter is made from several stored tensors, or they from it.
-        """
+        """Return the names of the stored tensors that are parameters of the model."""
         found = {}
         for name in names:
             conversion = self._conversions[name]

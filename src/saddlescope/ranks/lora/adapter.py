@@ -174,11 +174,7 @@ def write_adapter(
 
 @contextmanager
 def written_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder that replaces another at the end, when its files are on the disk.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Yield a folder that replaces another at the end, when its files are on the disk."""
     from safetensors import SafetensorError
 
     try:

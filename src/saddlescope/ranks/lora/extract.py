@@ -24,7 +24,6 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure import update_noise_floor
 from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require_finite
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.opened_model import OpenedModel, open_model
 from saddlescope.ranks.checkpoints.tensor_matching import (
     MatchedCheckpoint,
@@ -47,6 +46,7 @@ from saddlescope.ranks.lora.chosen_weights import ChosenWeight, Option, choose_w
 from saddlescope.ranks.lora.pipeline_parts import pipeline_part
 from saddlescope.ranks.lora.task_types import task_type, whole_modules
 from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, require_ranks, truncation
+from saddlescope.ranks.module_names import first_few
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection
 
 

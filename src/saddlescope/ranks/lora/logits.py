@@ -15,8 +15,8 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.ranks.checkpoints.adapter_files import PREFIX, WEIGHTS
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.transformers_model import model_class
+from saddlescope.ranks.module_names import first_few
 
 _SEQUENCES, _LENGTH = 4, 64
 
@@ -88,17 +88,10 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
 
 
 def _load_model(folder: Path) -> Any:
-    """Load the model in a folder, in float32 and evaluation mode.
-
-    Raises:
-        InputError: config.json is missing or unknown to Transformers, or the weights do not fit it.
-        MissingExtraError: Transformers is not installed.
-    """
+    """Load the model in a folder, in float32 and evaluation mode."""
     config = Checkpoint.open(folder).config if folder.is_dir() else {}
-    try:
+    with MissingExtraError.named("The error of the logits"):
         import transformers
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("The error of the logits", "Transformers", "language") from error
     kind = model_class(config)
     if kind is None:
         raise InputError(
@@ -136,10 +129,8 @@ def _no_progress_bars() -> Iterator[None]:
 
 def _adapted(model: Any, folder: Path) -> Any:
     """Return the model with the adapter; raise InputError unless PEFT has loaded every weight of it."""
-    try:
+    with MissingExtraError.named("The error of the logits"):
         from peft import PeftModel, get_peft_model_state_dict
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("The error of the logits", "PEFT", "language") from error
     from safetensors.torch import load_file
 
     stored = load_file(folder / WEIGHTS[0])

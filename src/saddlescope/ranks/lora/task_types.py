@@ -10,11 +10,7 @@ _ENDINGS = {
     "ForTokenClassification": "TOKEN_CLS",
     "ForQuestionAnswering": "QUESTION_ANS",
 }
-_WHOLE = {
-    "SEQ_CLS": ("classifier", "score"),
-    "TOKEN_CLS": ("classifier", "score"),
-    "QUESTION_ANS": ("qa_outputs",),
-}
+_WHOLE = {"SEQ_CLS": ("classifier", "score"), "TOKEN_CLS": ("classifier", "score"), "QUESTION_ANS": ("qa_outputs",)}
 
 
 def task_type(config: Mapping[str, Any]) -> str | None:

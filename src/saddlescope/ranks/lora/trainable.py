@@ -34,12 +34,8 @@ def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 
     Raises:
         InputError: no rank above 0, a name that the model lacks, or PEFT is not installed.
     """
-    try:
+    with MissingExtraError.named("with_adapters"):
         from peft import LoraConfig, get_peft_model
-    except ModuleNotFoundError as error:
-        if error.name != "peft":
-            raise
-        raise MissingExtraError("with_adapters", "PEFT", "language") from error
 
     modules = dict(model.named_modules())
     by_module = {name.removesuffix(".weight"): rank for name, rank in ranks.items() if rank > 0}

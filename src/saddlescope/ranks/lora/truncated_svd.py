@@ -39,10 +39,6 @@ class TruncatedSVD:
         At a low rank of a large matrix the decomposition is randomised, and its error is at most `TOLERANCE` |D|_F
         above that of the best approximation; where the certificate of `randomized_svd` does not show that, and for all
         other ranks, everything is computed, by `exactly`.
-
-        Args:
-            update: D, finite; converted to float64.
-            rank: the only rank at which it will be truncated; None if all singular values are needed.
         """
         if rank is None or not pays(update.shape, rank):
             return cls.exactly(update)
@@ -58,9 +54,6 @@ class TruncatedSVD:
 
         Values far below the largest, s_1, have errors up to 1e-8 s_1: less than the float32 rounding of the weights,
         and in the energy the square of that. This takes a fraction of the time of a singular value decomposition.
-
-        Args:
-            update: D, finite; converted to float64.
         """
         D, size = scaled(update)
         wide = D.shape[0] <= D.shape[1]
@@ -73,12 +66,7 @@ class TruncatedSVD:
 
     @classmethod
     def of_product(cls, left: Float[Tensor, "m k"], right: Float[Tensor, "k n"]) -> "TruncatedSVD":
-        """Decompose L R, which is not formed if it is larger than its factors; all that is rounding of its terms is 0.
-
-        Args:
-            left: L, finite; converted to float64.
-            right: R, finite; converted to float64.
-        """
+        """Decompose L R, which is not formed if larger than its factors; all that is rounding of its terms is 0."""
         left, right = left.double(), right.double()
         rounding = left.shape[1] * torch.finfo(left.dtype).eps * left.norm() * right.norm()
         if left.shape[1] >= min(left.shape[0], right.shape[1]):

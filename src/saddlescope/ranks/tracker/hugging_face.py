@@ -13,12 +13,8 @@ from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.ranks.tracker.loggers import PREFIX, WriteScalars
 from saddlescope.ranks.tracker.trainer_hook import TrackerHook
 
-try:
+with MissingExtraError.named("saddlescope.ranks.tracker.hugging_face"):
     from transformers import TrainerCallback
-except ModuleNotFoundError as error:
-    if error.name != "transformers":
-        raise
-    raise MissingExtraError("saddlescope.ranks.tracker.hugging_face", "Transformers", "language") from error
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments

@@ -66,12 +66,7 @@ def chunks(tensor: Tensor) -> Iterator[memoryview]:
 
 
 class HeldWeights(InitialWeights):
-    """Parameters in the memory of the host.
-
-    Args:
-        tensors: parameters by name, which nothing else changes.
-        rounded: as the attribute.
-    """
+    """Parameters in the memory of the host."""
 
     def __init__(self, tensors: Mapping[str, Tensor], *, rounded: bool) -> None:
         self.tensors, self.rounded = dict(tensors), rounded
@@ -91,13 +86,7 @@ class Reference(ABC):
 
     @abstractmethod
     def keep(self, names: Sequence[str], read: Callable[[str], Tensor], *, rounded: bool) -> InitialWeights:
-        """Store parameters.
-
-        Args:
-            names: names of the parameters.
-            read: function from a name to the parameter, on any device.
-            rounded: True if they may have been rounded before.
-        """
+        """Store parameters."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.module_names import canonical_name, unwrap_model
+from saddlescope.ranks.module_names import canonical_name, first_few, unwrap_model
 
 MatrixSelection: TypeAlias = str | Sequence[str] | Callable[[str, nn.Parameter], bool]
 
@@ -62,8 +62,7 @@ def select_matrices(model: nn.Module, selection: MatrixSelection, *, experts: bo
             found[first_name] = parameter
     missing = [pattern for pattern in patterns if pattern not in used]
     if missing or not found:
-        names = [name for name, _ in named]
-        some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        some = first_few((name for name, _ in named), 5)
         raise InputError(
             f"matrices must select weight matrices of the model; got {missing[0] if missing else selection!r}, which "
             f"matches none. Names are {some or 'none: the model has no matrix'}; * matches any part of a name."

@@ -20,11 +20,6 @@ _TOLERANCE = 1e-3  # of the certificate, over |D|_F, as for extracted adapters
 def leading_spectra(after: Float[Tensor, "m n"], before: Float[Tensor, "m n"], top: int) -> Spectra | None:
     """Return the largest singular values of W - W0 by a randomised method, with bounds on their errors.
 
-    Args:
-        after: W.
-        before: W0.
-        top: number of values.
-
     Returns:
         The spectra; None for a matrix so small that all values take less time, or if no bound was found.
 

@@ -19,9 +19,6 @@ class RankFile:
     A file of another run is renamed and stays. One of the same run, which has the same initial spectra, is replaced: a
     resumed run writes the records of its checkpoint and goes on. A failed write is a warning and does not end training.
 
-    Args:
-        path: the file, such as "ranks.jsonl".
-
     Raises:
         StorageError: it is no regular file, or its folder cannot be written.
     """
@@ -34,12 +31,7 @@ class RankFile:
         self._failed = False
 
     def update(self, steps: Sequence[int], records_since: Callable[[int], xr.Dataset]) -> None:
-        """Write the records that are not in the file.
-
-        Args:
-            steps: of all records.
-            records_since: function from an index to the data set of the records from there on.
-        """
+        """Write the records that are not in the file."""
         if self._failed:
             return
         present, written = tuple(steps), self._written

@@ -34,7 +34,7 @@ from saddlescope.ranks.attention.attention_blocks import (
 from saddlescope.ranks.attention.coverage import AttentionCoverage, warn_of_missed
 from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
-from saddlescope.ranks.module_names import unwrap_model
+from saddlescope.ranks.module_names import first_few, unwrap_model
 from saddlescope.ranks.shards import require_readable, shapes_only
 from saddlescope.ranks.tracker import tracker_state
 from saddlescope.ranks.tracker.initial_weights import HeldWeights, Reference, require_reference
@@ -150,10 +150,7 @@ class RankTracker(ScheduledTracker):
             **common,
         )
         single = TrackedMatrices(
-            lambda number: self._weights.then(matrices, self._initial, number),
-            len(matrices),
-            heads=None,
-            **common,
+            lambda number: self._weights.then(matrices, self._initial, number), len(matrices), heads=None, **common
         )
         for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
@@ -236,10 +233,9 @@ class RankTracker(ScheduledTracker):
         if not names:
             return
         self._warned.update(names)
-        several = f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
         warnings.warn(
-            f"{reason} Records of {several} are NaN from step {self._made} on, until they can be measured again; "
-            "everything else is recorded.",
+            f"{reason} Records of {first_few(names, 5)} are NaN from step {self._made} on, until they can be measured "
+            "again; everything else is recorded.",
             stacklevel=4,
         )
 

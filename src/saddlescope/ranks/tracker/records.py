@@ -80,11 +80,7 @@ class Spectra(ReprMixin):
         seen = cls.of(values, np.asarray(noise_floor))
         rank = (norm / values[0]) ** 2 if values[0] > noise_floor else np.nan
         return replace(
-            seen,
-            norm=np.asarray(norm),
-            stable_rank=np.asarray(rank),
-            effective_rank=np.asarray(np.nan),
-            errors=errors,
+            seen, norm=np.asarray(norm), stable_rank=np.asarray(rank), effective_rank=np.asarray(np.nan), errors=errors
         )
 
     @property
@@ -173,11 +169,7 @@ def _last(spectra: Spectra, index: tuple[int, ...]) -> tuple[float, float, float
 
 
 def product_index(product: str) -> int:
-    """Return the index of a product along its axis.
-
-    Raises:
-        InputError: `product` is neither "KQ" nor "VO".
-    """
+    """Return the index of a product along its axis."""
     if product not in PRODUCTS:
         raise unknown("product", product, PRODUCTS)
     return PRODUCTS.index(product)

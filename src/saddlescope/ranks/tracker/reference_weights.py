@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from saddlescope._shared.atomic_files import atomic_writer
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import as_loaded
 from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
-from saddlescope.ranks.module_names import canonical_name, unwrap_model
+from saddlescope.ranks.module_names import canonical_name, first_few, unwrap_model
 from saddlescope.ranks.tracker.initial_weights import InitialWeights, add_to_digest, chunks
 
 _SAFETENSORS_TYPES = {
@@ -67,11 +66,7 @@ class StoredWeights(InitialWeights):
         return tuple(self._stored)
 
     def of(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """See `InitialWeights`.
-
-        Raises:
-            InputError: the files were removed or changed since they were opened.
-        """
+        """See `InitialWeights`."""
         wanted = {name: self._stored[name] for name in names}
         if self._identity() != self._found:
             raise InputError(
@@ -94,17 +89,7 @@ class StoredWeights(InitialWeights):
     def write(
         cls, names: Sequence[str], read: Callable[[str], Tensor], folder: str | Path, *, rounded: bool
     ) -> "StoredWeights":
-        """Write parameters to a file that is named by their digest, one at a time, and return those in the file.
-
-        Args:
-            names: names of the parameters.
-            read: function from a name to the parameter, on any device.
-            folder: folder of the file; created if absent.
-            rounded: as the attribute of `InitialWeights`.
-
-        Raises:
-            InputError: the folder cannot be written to, or the disk is full.
-        """
+        """Write parameters to a file that is named by their digest, one at a time, and return those in the file."""
         try:
             path, created = _write_safetensors(Path(folder), sorted(names), read)
         except OSError as error:
@@ -128,11 +113,7 @@ class StoredWeights(InitialWeights):
 
 
 def read_from_folder(folder: str | Path, digest: str, names: Iterable[str], *, rounded: bool) -> StoredWeights | None:
-    """Return the initial weights with a digest from their file in a folder, or None if there is no such file.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Return the initial weights with a digest from their file in a folder, or None if there is no such file."""
     path = file_of(folder, digest)
     if not path.is_file():
         return None
@@ -175,14 +156,6 @@ def weights_in_checkpoint(source: Source, model: nn.Module, names: Collection[st
 
     A prefix of the names, such as "transformer.", may exist in only one of the two. Models of Transformers, also inside
     of other modules, read their files by the rules of Transformers, which renames and merges tensors.
-
-    Args:
-        source: a file or folder, see `saddlescope.ranks.checkpoints.Checkpoint`, or a tree of arrays.
-        model: the model of the checkpoint.
-        names: names of the parameters and buffers.
-
-    Raises:
-        InputError: the checkpoint cannot be read, lacks a parameter, or has it in another shape.
     """
     checkpoint, model, wanted = open_weights(source, "initial"), unwrap_model(model), set(names)
     aliases: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them

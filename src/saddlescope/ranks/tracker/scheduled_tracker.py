@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.module_names import first_few
 from saddlescope.ranks.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.ranks.tracker.schedules import Schedule
 
@@ -94,9 +95,8 @@ class ScheduledTracker(ABC):
             raise
         self._watched = watched
         if missing := watched.missing(self._trained()):
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             warnings.warn(
-                f"The watched optimizers hold no {', '.join(missing[:3])}{more}: if another one changes these weights, "
+                f"The watched optimizers hold no {first_few(missing)}: if another one changes these weights, "
                 "pass it to watch as well, or records are of the weights before its step. If they stay as they are, "
                 "set requires_grad to False.",
                 stacklevel=2,

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.module_names import first_few
 from saddlescope.ranks.state_files import OldStateError
 from saddlescope.ranks.tracker.initial_weights import HeldWeights, InitialWeights, OnDisk, Reference
 from saddlescope.ranks.tracker.singular_vectors import Bases
@@ -91,8 +92,7 @@ def _differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
     """Return the first names that only one of two trackers has."""
     more = [name or "the model itself" for name in theirs if name not in ours]
     fewer = [name or "the model itself" for name in ours if name not in theirs]
-    parts = [f"{word} {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
-             for word, names in (("with", more), ("without", fewer)) if names]  # fmt: skip
+    parts = [f"{word} {first_few(names, 1)}" for word, names in (("with", more), ("without", fewer)) if names]
     return " and ".join(parts) or "of them in another order"
 
 
@@ -124,9 +124,6 @@ def restored_weights(
         found: weights of the model when the tracker was built.
         reference: place of the initial weights.
         folder: folder with the file to which the state refers; None looks in that of `OnDisk`.
-
-    Raises:
-        InputError: the file is missing.
     """
     digest, rounded, names = state["digest"], state["rounded"], found.names
     if digest is None:

@@ -58,11 +58,7 @@ class UnitOwners:
 
 
 class ShardOwners(UnitOwners):
-    """Owners of the units of a model whose parameters are sharded over the processes of a group.
-
-    Args:
-        group: the processes.
-    """
+    """Owners of the units of a model whose parameters are sharded over the processes of a group."""
 
     def __init__(self, group: distributed.ProcessGroup) -> None:
         self._group = group

@@ -8,7 +8,6 @@ A candidate A, B counts only if its features are those of units: when the weight
 reads of the other half must stay, in a call of the block on random inputs (`feature_law`).
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -69,23 +68,13 @@ class UnitGroup(ReprMixin):
     degrees: tuple[float, ...] = ()
     parities: tuple[int, ...] = ()
 
-    @property
-    def parity(self) -> int:
-        """Sign of the feature when all weights into a unit change theirs: the product of `parities`; 0 of heads."""
-        return math.prod(self.parities) if self.parities else 0
-
-    @torch.no_grad()
-    def weights(self) -> tuple[Tensor, Tensor]:
-        """Return the weights into the units, (count, p) with biases last, and out of them, (count, q), in float64.
-
-        Of a head they are the entries of W_K W_Q^T, with W_K b_Q where queries have biases, and of W_V W_O^T.
-        """
-        into, out = self.weights_by_layer()
-        return torch.cat(into, dim=1), out
-
     @torch.no_grad()
     def weights_by_layer(self) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return `weights` with those into the units by layer."""
+        """Return the weights into the units by layer, (count, p) with biases last, and out of them, (count, q).
+
+        They are in float64. Of a head they are the entries of W_K W_Q^T, with W_K b_Q where queries have biases, and
+        of W_V W_O^T.
+        """
         if self.block is not None:
             factors = self.block.factors()
             (key, query), (value, output) = factors.product(0), factors.product(1)

@@ -53,12 +53,8 @@ def fresh_gpt2(sizes: GPT2Sizes, *, seed: int) -> "GPT2LMHeadModel":
     >>> model(torch.zeros(1, 8, dtype=torch.long)).logits.shape
     torch.Size([1, 8, 300])
     """
-    try:
+    with MissingExtraError.named("saddlescope.training.architectures.gpt2"):
         from transformers.models.gpt2 import GPT2Config, GPT2LMHeadModel
-    except ModuleNotFoundError as error:
-        if error.name != "transformers":
-            raise
-        raise MissingExtraError("saddlescope.training.architectures.gpt2", "Transformers", "language") from error
 
     config = GPT2Config(
         vocab_size=sizes.vocabulary,

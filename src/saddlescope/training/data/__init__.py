@@ -53,13 +53,7 @@ _CLASSES = {"digit-pairs": 100, "cifar10-pairs": 100, "cifar100": 100}  # 10 in 
 
 
 @validate_arguments
-def load(
-    name: str,
-    folder: Path | str | None = None,
-    *,
-    verify: bool = True,
-    report: Report = silent,
-) -> ImageData:
+def load(name: str, folder: Path | str | None = None, *, verify: bool = True, report: Report = silent) -> ImageData:
     """Read a data set; see the module for the names, their files and splits.
 
     Images are not standardised; standardise them by (pixel / white - mean) / deviation for each channel.

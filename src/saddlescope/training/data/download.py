@@ -15,17 +15,14 @@ from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.output_paths import output_file
 from saddlescope._shared.progress import Report, silent
 from saddlescope.training.data.download_sources import NOT_FREE, SOURCES, Source
+from saddlescope.training.data.image_files import stored_file
 
 _BLOCK = 2**20  # bytes read at once
 _TIMEOUT = 30.0  # seconds without a byte
 
 
 def download(
-    name: str,
-    folder: Path | str,
-    *,
-    sources: Mapping[str, tuple[Source, ...]] = SOURCES,
-    report: Report = silent,
+    name: str, folder: Path | str, *, sources: Mapping[str, tuple[Source, ...]] = SOURCES, report: Report = silent
 ) -> tuple[Path, ...]:
     """Download a data set into the folder of data sets; existing files are not changed.
 
@@ -57,7 +54,7 @@ def download(
         def part(fraction: float, note: str, start: float = start, share: float = share) -> None:
             report(start + share * fraction, note)
 
-        if not all(_present(home, source)):
+        if not all(stored_file(home, place) for place in source.places):
             try:
                 _fetch(source, home, part)
             except OSError as error:
@@ -65,15 +62,9 @@ def download(
                     f"folder must be one that can be written to; got {str(home)!r} ({error.strerror or error}). "
                     "Free disk space or allow writing, then rerun the command to resume."
                 ) from error
-        files += [file for file in _present(home, source) if file is not None]
+        files += [file for place in source.places if (file := stored_file(home, place)) is not None]
         part(1.0, f"{source.file} is complete")
     return tuple(files)
-
-
-def _present(home: Path, source: Source) -> list[Path | None]:
-    """Return the path of each file, plain or compressed; None if it is absent."""
-    stored = [[home / f"{place}{ending}" for ending in ("", ".gz", ".xz")] for place in source.places]
-    return [next((file for file in files if file.is_file()), None) for files in stored]
 
 
 def _fetch(source: Source, home: Path, report: Report) -> None:

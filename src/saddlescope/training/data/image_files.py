@@ -145,9 +145,14 @@ def pair_images(images: np.ndarray, labels: np.ndarray, *, each: int, stretch: b
     return np.concatenate([narrow[left], narrow[right]], axis=-1), classes
 
 
+def stored_file(folder: Path, place: str) -> Path | None:
+    """Return the path of a file below `folder`, plain or compressed; None if it is absent."""
+    return next((p for ending in ("", ".gz", ".xz") if (p := folder / f"{place}{ending}").is_file()), None)
+
+
 def _official(folder: Path, place: str, verify: bool) -> tuple[Path, bytes]:
     """Return the path and unpacked content of a file below `folder` that is stored plain, as .gz or as .xz."""
-    path = next((p for ending in ("", ".gz", ".xz") if (p := folder / (place + ending)).is_file()), None)
+    path = stored_file(folder, place)
     if path is None:
         raise InputError(f"folder must hold {place} (or .gz, .xz); got {str(folder)!r}, which does not.")
     try:

@@ -31,10 +31,7 @@ _PIECE = 2**18  # characters encoded at once: bounds memory, and allows parallel
 _BYTES = 256  # tokens of a vocabulary of single bytes
 
 # Counts of Merity et al. 2016, Table 1: words and one end of line for each line.
-_WORDS = {
-    "wikitext-2": {"train": 2_088_628, "test": 245_569},
-    "wikitext-103": {"train": 103_227_021, "test": 245_569},
-}
+_WORDS = {"wikitext-2": {"train": 2_088_628, "test": 245_569}, "wikitext-103": {"train": 103_227_021, "test": 245_569}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,18 +219,13 @@ def learn_vocabulary(text: TextData, size: int) -> "Tokenizer":
     """
     if size < _BYTES:
         raise InputError(f"size must be at least {_BYTES}, one token for each byte; got {size!r}.")
-    try:
+    with MissingExtraError.named("saddlescope.training.data.text"):
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("saddlescope.training.data.text", "Tokenizers", "language") from error
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=size, min_frequency=2, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
     tokenizer.train_from_iterator((piece for document in text.train for piece in _pieces(document)), trainer)
     return tokenizer

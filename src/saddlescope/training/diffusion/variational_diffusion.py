@@ -133,11 +133,7 @@ class VariationalDiffusion(nn.Module):
 
     @torch.no_grad()
     def sample(
-        self,
-        condition: Float[Tensor, "batch condition"],
-        *,
-        generators: Sequence[torch.Generator],
-        steps: int = 100,
+        self, condition: Float[Tensor, "batch condition"], *, generators: Sequence[torch.Generator], steps: int = 100
     ) -> Float[Tensor, "batch 3 side side"]:
         """Draw images from the model by ancestral sampling; without dropout, and not clipped to [0, 1].
 

@@ -95,8 +95,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     made = models.cells(axes, partial(_train_model, params), processes=params.processes)
     shown = [part.images.isel(image=slice(_SHOWN)) for part in made[:: len(params.seeds)]]
     trained = join_cells([part.drop_vars("images").drop_attrs() for part in made], axes).assign(
-        images=xr.concat(shown, "signal").rename(image="shown"),
-        accuracy=(("signal", "concept"), np.array(accuracy)),
+        images=xr.concat(shown, "signal").rename(image="shown"), accuracy=(("signal", "concept"), np.array(accuracy))
     )
     return trained.assign_attrs(first_record=params.first_record)
 

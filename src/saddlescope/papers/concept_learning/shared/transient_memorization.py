@@ -39,11 +39,7 @@ def difference_of_shares(
 
 
 def train_kind(
-    kind: str,
-    training: PerceptronTraining,
-    tasks: Sequence[PrintedConcepts],
-    seeds: Sequence[int],
-    context: RunContext,
+    kind: str, training: PerceptronTraining, tasks: Sequence[PrintedConcepts], seeds: Sequence[int], context: RunContext
 ) -> xr.Dataset:
     """Train networks of a named kind; return their output, test loss and `loss_descents`, over (task, seed)."""
     found = train(training, tasks, seeds, report=context.report)

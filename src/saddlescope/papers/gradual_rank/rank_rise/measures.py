@@ -75,13 +75,7 @@ def departures(
     values: Float[np.ndarray, "records ... index"],
     level: Float[np.ndarray, "records ..."],
 ) -> Float[np.ndarray, "... index"]:
-    """Return the step of departure of each singular value, NaN for those that stay in the noise.
-
-    Args:
-        steps: numbers of steps of the records.
-        values: singular values of updates.
-        level: of the null, below which singular values are noise.
-    """
+    """Return the step of departure of each singular value, NaN for those that stay in the noise."""
     steps, values = np.concatenate([[0], steps]), np.concatenate([np.zeros_like(values[:1]), values])
     least = LEAST_GROWTH * values[..., :1].max(axis=0)
     found = np.full(values.shape[1:], np.nan)
@@ -104,13 +98,7 @@ def distinct_rises(found: Float[np.ndarray, "... index"], last_step: float) -> F
 
 
 def rises(rank: xr.DataArray, baseline: str, warmup: int) -> xr.DataArray:
-    """Return the last rank minus that of a baseline.
-
-    Args:
-        rank: with the dimension step.
-        baseline: one of `BASELINES`.
-        warmup: steps of the warm-up.
-    """
+    """Return the last rank minus that of a baseline."""
     if baseline == "minimum":
         return rank.isel(step=-1) - rank.min("step")
     at = warmup if baseline == "warm-up" else TRANSIENT * float(rank.step[-1])
@@ -118,12 +106,7 @@ def rises(rank: xr.DataArray, baseline: str, warmup: int) -> xr.DataArray:
 
 
 def median_above_noise(rise: xr.DataArray, null: xr.DataArray) -> Estimate:
-    """Return the median rise minus the level that it must exceed: 0, and the null's prediction interval.
-
-    Args:
-        rise: of all heads of all seeds.
-        null: the same with the dimension draw.
-    """
+    """Return the median rise minus the level that it must exceed: 0, and the null's prediction interval."""
     median = Estimate.median(rise.values)
     of_draws = np.median(null.transpose("draw", ...).values.reshape(null.sizes["draw"], -1), axis=1)
     excess = median.value - max(0.0, float(upper_level(of_draws)))
@@ -139,13 +122,7 @@ def cases_left_out(rank: xr.DataArray) -> Iterator[tuple[str, dict[str, Bool[np.
 
 
 def rise_above_noise(rank: xr.DataArray, null: xr.DataArray, warmup: int) -> dict[tuple[str, str], Estimate]:
-    """Return the rise above noise for each baseline and each case of `cases_left_out`.
-
-    Args:
-        rank: of one measure and product, with the dimensions seed, step, layer and head.
-        null: the same with the dimension draw.
-        warmup: steps of the warm-up.
-    """
+    """Return the rise above noise for each baseline and each case of `cases_left_out`."""
     found = {}
     for baseline in BASELINES:
         rise, of_null = rises(rank, baseline, warmup), rises(null, baseline, warmup)

@@ -6,9 +6,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.plot import Axis, Line, Panel, corners
-
-PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
-"""The products, in the order of their diagonals in beta, each one half of it."""
+from saddlescope.plot.rank_figures import PRODUCTS  # in the order of their diagonals in beta, each one half of it
 
 
 def coordinates(run: xr.Dataset, product: str) -> range:

@@ -242,13 +242,7 @@ def _train_one(
 
 
 def _accumulate_one(
-    params: Training,
-    config: "ViTConfig",
-    data: "ImageData",
-    draws: int,
-    records: int,
-    seed: int,
-    context: RunContext,
+    params: Training, config: "ViTConfig", data: "ImageData", draws: int, records: int, seed: int, context: RunContext
 ) -> xr.Dataset:
     from saddlescope.training import ViT
     from saddlescope.training.gradient_noise import accumulate_noise

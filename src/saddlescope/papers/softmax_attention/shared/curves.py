@@ -39,7 +39,4 @@ def share_curve(x: np.ndarray, counts: np.ndarray, trials: np.ndarray, label: st
     """Draw the shares of the counts in the trials against x, with Wilson's intervals."""
     of = np.maximum(trials, 1)
     low, high = np.array([wilson_interval(count, n) for count, n in zip(counts, of, strict=True)]).T
-    return [
-        Band(x=x, low=low, high=high, group=label, color=color),
-        Line(x=x, y=counts / of, group=label, color=color),
-    ]
+    return [Band(x=x, low=low, high=high, group=label, color=color), Line(x=x, y=counts / of, group=label, color=color)]

@@ -1,6 +1,6 @@
 """Opened files of tensors, whatever their format."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +11,6 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-
-
-def first_few(names: Iterable[str], most: int = 3) -> str:
-    """Return the first few of many names, for a message."""
-    names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def first_line(error: BaseException) -> str:

@@ -21,13 +21,8 @@ from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import (
-    Placeholder,
-    TensorFile,
-    first_few,
-    first_line,
-    require_dense,
-)
+from saddlescope.ranks.checkpoints.formats.tensor_file import Placeholder, TensorFile, first_line, require_dense
+from saddlescope.ranks.module_names import first_few
 from saddlescope.ranks.pickle_scan import require_plain
 
 # Keys of the weights in files of training scripts; beside the first, Lightning's state_dict is their average.
@@ -43,12 +38,7 @@ _OF_TRAINING = ("optim", "opt", "scheduler", "scaler", "loss", "rng", "grad", "c
 
 @contextmanager
 def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
-    """Open a file, mapped into memory; any error of the reader becomes one sentence.
-
-    Args:
-        file: a file of `torch.save`.
-        weights: key of the state dict to read, of several.
-    """
+    """Open a file, mapped into memory; any error of the reader becomes one sentence."""
     try:
         with file.open("rb") as stored:
             filled = require_bounded(stored)
@@ -173,10 +163,6 @@ def require_bounded(stored: io.BufferedIOBase) -> dict[str, type]:
 
     Returns:
         As `require_plain`.
-
-    Raises:
-        ValueError: parts of it are compressed, or larger than it.
-        pickle.UnpicklingError: its pickle expands.
     """
     filled: dict[str, type] = {}
     if stored.read(2) != b"PK":  # of another format, which `torch.load` then refuses
