@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 def read_images(name: str, folder: Path | None, report: Report) -> "ImageData":
-    """Return the images of that name."""
+    """Return the images of that name.
+
+    Raises:
+        InputError: there is no data folder for a data set that is not embedded, it lacks the data set, or its files are
+            damaged.
+    """
     from saddlescope.training.data import EMBEDDED, load
 
     if name not in EMBEDDED and folder is None:

@@ -40,6 +40,9 @@ def require_plain(content: bytes) -> dict[str, type]:
 
     Returns:
         list or dict by the names of classes whose objects get items as these do: their subclasses.
+
+    Raises:
+        pickle.UnpicklingError: it cannot, or is damaged.
     """
     stack: list[_Size | None] = []  # None is a mark
     memo: dict[int, _Size] = {}

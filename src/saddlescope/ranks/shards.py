@@ -87,7 +87,11 @@ def is_sharded(weights: Tensor | nn.Module) -> bool:
 
 
 def require_readable(weights: Tensor | nn.Module) -> None:
-    """Raise InputError unless weights can be read as full matrices."""
+    """Raise InputError unless weights can be read as full matrices.
+
+    Raises:
+        InputError: a shard of FSDP1 or of ZeRO stage 3, or a weight on the meta device.
+    """
     if isinstance(weights, nn.Module):
         for parameter in weights.parameters():
             require_readable(parameter)

@@ -28,6 +28,9 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
     Args:
         path: the file; its folder is created if absent.
         state: tensors, numbers, strings, and lists, tuples and dicts of them.
+
+    Raises:
+        InputError: the folder cannot be written to, or the disk is full.
     """
     buffer = io.BytesIO()
     buffer.write(_HEADER.ljust(_START))

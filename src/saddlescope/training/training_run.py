@@ -38,6 +38,9 @@ class TrainingRun(ABC):
         tracker: measured after each step on its own schedule, and once at the end.
         checkpoint: the file to resume from and to update; None disables it.
         checkpoint_every: steps between two checkpoints; None: so far apart that writing takes at most 2 % of the time.
+
+    Raises:
+        InputError: checkpoint_every is less than 1.
     """
 
     lower = "Lower it."  # instruction that ends the error about a loss that is not finite

@@ -165,7 +165,14 @@ def _with_mixed_values(
     blocks: Sequence[AttentionBlock],
     rows: Mapping[str, CoverageRow],
 ) -> Iterator[tuple[str, CoverageRow]]:
-    """Yield new rows of modules whose values the model mixes with others, or may mix."""
+    """Yield new rows of modules whose values the model mixes with others, or may mix.
+
+    Args:
+        model: the model.
+        mixing: arguments by which values are mixed, by the names of modules.
+        blocks: all blocks; the values of any layer may be passed to another one.
+        rows: by the modules' labels.
+    """
     labels = {block.name for block in blocks}
     names = [name for name, _ in model.named_modules() if canonical_name(name) in labels]
     widths = {block.factors().query.shape[1] for block in blocks}
@@ -291,7 +298,17 @@ def _plain(values: Mapping[str, object]) -> str:
 def checked_coverage(
     model: nn.Module, blocks: Sequence[AttentionBlock], coverage: AttentionCoverage, inputs: Any
 ) -> AttentionCoverage:
-    """Return the coverage after a check of each block by the calls that its model makes on a user's inputs."""
+    """Return the coverage after a check of each block by the calls that its model makes on a user's inputs.
+
+    Args:
+        model: the model, without wrappers.
+        blocks: tracked blocks of the model.
+        coverage: of the model.
+        inputs: arguments of its forward pass; see `record_calls`.
+
+    Raises:
+        InputError: the model fails on the inputs, or the products of a block differ from its forward pass.
+    """
     calls = record_calls(model, {block.name: block.module for block in blocks}, inputs)
     rows = {row.name: row for row in coverage}
     known: dict[object, Verdict] = {}

@@ -74,6 +74,9 @@ def cut_into_heads(
         key_heads: number of key heads; None if the width of a query head determines it.
         strided: query head h uses key head h mod key_heads.
         names: of the weights, for messages.
+
+    Raises:
+        InputError: the matrices do not split into heads.
     """
     width, unfit = divmod(query.shape[1], heads)
     value_width, unfit_output = divmod(output.shape[0], heads)

@@ -107,6 +107,10 @@ class Probe(NamedTuple):
 
         Values change with such an argument, and still depend on the inputs. They may also change as if it were added to
         the inputs, as positions are: then it is not mixed with the values.
+
+        Raises:
+            ReplacementError: the module cannot be called with another tensor in place of one that the model gave, or
+                its values then have other shapes.
         """
         before = self.repeat().heads
         found: list[str] = []

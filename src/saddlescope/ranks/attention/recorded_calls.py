@@ -35,6 +35,11 @@ class Call(NamedTuple):
 def record_calls(model: nn.Module, modules: Mapping[str, nn.Module], inputs: Any) -> dict[str, Call]:
     """Run a model, in evaluation mode and without any effect on it, and return the first call of each module.
 
+    Args:
+        model: the model.
+        modules: modules by any name.
+        inputs: a tensor, a tuple of arguments, or a mapping of keyword arguments.
+
     Raises:
         InputError: the model fails on the inputs.
     """
@@ -58,6 +63,9 @@ def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -
         model: the model.
         inputs: a tensor, a tuple of arguments, or a mapping of keyword arguments.
         hooks: hooks of this run.
+
+    Raises:
+        InputError: the model fails on the inputs, or they are empty.
     """
     modes = [(module, module.training) for module in model.modules()]
     buffers = [
@@ -99,7 +107,14 @@ def _without_caches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
 
 
 def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -> Iterator[Probe]:
-    """Call a random copy of a module as its model did, on random inputs; first with one input, then with two."""
+    """Call a random copy of a module as its model did, on random inputs; first with one input, then with two.
+
+    Args:
+        module: the attention module; it is not changed.
+        call: recorded call of it.
+        inputs: width of the inputs of queries.
+        key_inputs: width of the inputs of keys and values.
+    """
     originals, form = pytree.tree_flatten((call.args, call.kwargs))
     leaves = [_on_host(leaf) for leaf in originals]
     at = next((k for k, leaf in enumerate(leaves) if _is_input(leaf, inputs)), None)

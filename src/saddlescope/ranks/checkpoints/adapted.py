@@ -63,7 +63,17 @@ def exact(base: Checkpoint) -> AdaptedCheckpoint:
 
 
 def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: Callable[[str], None]) -> Checkpoint:
-    """Return base plus adapter."""
+    """Return base plus adapter.
+
+    Args:
+        base: the base, under the names of the model.
+        adapter: the adapter.
+        model: the empty model of the base.
+        on_error: called with a sentence on parts of the adapter that the base lacks.
+
+    Raises:
+        InputError: the method of the adapter changes no weights, or PEFT cannot merge it; no part fits the base.
+    """
     adapter.require_mergeable()
     if adapter.method == "LORA":
         adapter.report(on_error)
@@ -84,7 +94,11 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
 
 
 def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
-    """Return names in the base by the names of parameters in an adapter."""
+    """Return names in the base by the names of parameters in an adapter.
+
+    Raises:
+        InputError: two parameters are one in the base, as those of two text encoders.
+    """
     names = list(names)
     renamed = {name: name if name in base.tensors else _in_memory(base, model, name) for name in names}
     aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
@@ -168,7 +182,11 @@ def _fitting(adapter: AdapterFile, name: str, found: Tensor, weight: Tensor) -> 
 
 
 def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, list[Change]]:
-    """Return changes by PEFT itself, each in a model of one layer."""
+    """Return changes by PEFT itself, each in a model of one layer.
+
+    Raises:
+        InputError: the configuration is not beside the weights, or states sizes that no tensor has.
+    """
     if not (adapter.stored.path.parent / CONFIG).is_file():
         raise InputError(
             f"{adapter.path} must have {CONFIG} beside it, since its method is {adapter.method}; got none."

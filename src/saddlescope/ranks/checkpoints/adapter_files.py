@@ -48,7 +48,15 @@ class AdapterFile:
 
     @classmethod
     def open(cls, source: object, *, weights: str | None = None) -> "AdapterFile | None":
-        """Open an adapter; None for anything else, such as a checkpoint."""
+        """Open an adapter; None for anything else, such as a checkpoint.
+
+        Args:
+            source: a file or a folder.
+            weights: as in `Checkpoint.open`.
+
+        Raises:
+            InputError: the folder has the configuration of an adapter, but no weights, or they cannot be read.
+        """
         if not isinstance(source, str | Path):
             return None
         path = Path(source)
@@ -111,7 +119,11 @@ class AdapterFile:
 
     @cached_property
     def updates(self) -> dict[str, ModuleUpdate]:
-        """Updates of weights by the name of the module."""
+        """Updates of weights by the name of the module.
+
+        Raises:
+            InputError: factors without their partner, or settings with which the update is unknown.
+        """
         found = {}
         for module, own in self._parts.items():
             if not _is_read(own) or own.keys() <= {"bias_difference", "alpha"}:
@@ -184,7 +196,11 @@ class AdapterFile:
         return (*self.stored.remarks, unscaled)
 
     def require_own_update(self) -> None:
-        """Raise InputError for an adapter that needs its base model."""
+        """Raise InputError for an adapter that needs its base model.
+
+        Raises:
+            InputError: the method changes the base, or the update depends on its weights, as of DoRA.
+        """
         if self.method not in _OF_LORA:
             raise InputError(
                 f"{self.path} must be LoRA to be used without its base; got {self.method}. Pass the base to spectra "
@@ -212,6 +228,9 @@ class AdapterFile:
         """Read B and A of a module as matrices, in their stored types, those of a convolution flattened.
 
         None for a module with another formula.
+
+        Raises:
+            InputError: shapes that do not fit, or numbers that are not finite.
         """
         one = self.updates[module]
         if one.factors is None:

@@ -48,7 +48,11 @@ class AdapterSettings:
     values: Mapping[str, Any]
 
     def scale(self, module: str, rank: int) -> float | None:
-        """Return the factor of B A of a module; None if nothing states it."""
+        """Return the factor of B A of a module; None if nothing states it.
+
+        Raises:
+            InputError: settings without rank and alpha, or that do not fit the factors, or that are no numbers.
+        """
         if not self.values:
             return None
         parameters = self.values.get("lora_parameters")
@@ -72,21 +76,34 @@ class AdapterSettings:
         return self._number(given, "lora_alpha") / (math.sqrt(rank) if self.flag("use_rslora") else rank)
 
     def rank(self, module: str) -> int:
-        """Return the stated rank of a module."""
+        """Return the stated rank of a module.
+
+        Raises:
+            InputError: it is no positive whole number.
+        """
         stated = self._of_module("rank_pattern", module, self.values.get("r"))
         if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
             raise InputError(f"{self.path} must have a positive whole number as rank of {module}; got {stated!r:.80}.")
         return stated
 
     def flag(self, name: str) -> bool:
-        """Return a setting that is true or false; false if it is absent."""
+        """Return a setting that is true or false; false if it is absent.
+
+        Raises:
+            InputError: another value, such as the string "false".
+        """
         value = self.values.get(name) or False
         if not isinstance(value, bool):
             raise InputError(f"{self.path} must have {name} true or false; got {value!r:.80}. Correct its settings.")
         return value
 
     def require_stored_base(self) -> None:
-        """Raise InputError for an adapter that is not s B A on the stored base, as far as its settings are known."""
+        """Raise InputError for an adapter that is not s B A on the stored base, as far as its settings are known.
+
+        Raises:
+            InputError: the start subtracts the first factors from the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA), or
+                is not known to leave it; or a variant of PEFT is on, such as copies of layers, or an unknown switch.
+        """
         switched = {name for name, value in self.values.items() if value and isinstance(value, bool | dict | list)}
         if str(self.values.get("peft_type")).upper() == "LORA" and (variants := sorted(switched - _PLAIN)):
             raise InputError(
@@ -140,7 +157,11 @@ def _require_quick(path: Path, pattern: object, name: str) -> None:
 
 
 def header_settings(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in the header of a safetensors file, as Diffusers writes them; empty without any."""
+    """Return the settings in the header of a safetensors file, as Diffusers writes them; empty without any.
+
+    Raises:
+        InputError: they are no JSON object.
+    """
     text = header.get("lora_adapter_metadata")
     if text is None:
         return _plain_settings(header)

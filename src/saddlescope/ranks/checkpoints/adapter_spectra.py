@@ -35,7 +35,18 @@ def adapter_spectra(
     report: Report,
     on_error: Callable[[str], None],
 ) -> xr.Dataset:
-    """Return the spectra of the updates of LoRA files, as single matrices; those of the base are NaN."""
+    """Return the spectra of the updates of LoRA files, as single matrices; those of the base are NaN.
+
+    Args:
+        adapters: the adapters with their steps.
+        matrices: patterns on the names of modules; None measures all.
+        top: number of singular values to record; None records all.
+        report: called with the finished fraction and a note.
+        on_error: called with a sentence on each update that cannot be measured.
+
+    Raises:
+        InputError: an adapter that needs its base, or patterns that match nothing.
+    """
     for _, adapter in adapters:
         adapter.require_own_update()
         adapter.report(on_error)

@@ -133,7 +133,14 @@ class ModuleUpdate:
         return self.parts.get("magnitude", self.parts.get("lengths"))
 
     def delta(self, read: Callable[[str], Tensor]) -> Float[Tensor, "outputs ..."]:
-        """Return the update in float64, in the shape of the weight."""
+        """Return the update in float64, in the shape of the weight.
+
+        Args:
+            read: function from a role to its tensor, in float64.
+
+        Raises:
+            InputError: shapes that do not fit.
+        """
         try:
             found = self._delta(read)
         except (RuntimeError, IndexError) as error:
@@ -170,7 +177,11 @@ def _with_core(core: Tensor, left: Float[Tensor, "outputs rank"], right: Float[T
 
 
 def rank_of(parts: Mapping[str, tuple[int, ...]]) -> int | None:
-    """Return the rank by which alpha is divided, from the shapes of parts by role; None for updates without alpha."""
+    """Return the rank by which alpha is divided, from the shapes of parts by role; None for updates without alpha.
+
+    Raises:
+        InputError: factors without their partners, or without entries.
+    """
     needed: list[tuple[str, ...]] = [pair for pair in _PAIRS if not parts.keys().isdisjoint(pair)]
     if any(role.startswith("hada") for role in parts):
         needed.append(tuple(f"hada_{side}" for side in ("w1_a", "w1_b", "w2_a", "w2_b")))

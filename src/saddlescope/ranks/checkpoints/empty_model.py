@@ -42,7 +42,12 @@ def transposed_layers(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
 
 
 def empty_model(shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn.Module:
-    """Build a model of placeholders."""
+    """Build a model of placeholders.
+
+    Args:
+        shapes: shapes of the floating-point tensors of a checkpoint, by name.
+        counts: the numbers of heads.
+    """
     transposed = transposed_layers(shapes)
     root = nn.Module()
     root.config = counts.settings("")  # type: ignore[assignment]
@@ -78,7 +83,17 @@ def _module_at(
 def attention_in(
     model: nn.Module, source: str, *, required: bool, layouts: Sequence[AttentionLayout] = LAYOUTS
 ) -> FoundAttention:
-    """Return the attention of an empty model."""
+    """Return the attention of an empty model.
+
+    Args:
+        model: the empty model.
+        source: the checkpoint, for messages.
+        required: raise for a checkpoint without attention blocks.
+        layouts: layouts to try.
+
+    Raises:
+        InputError: blocks are required and missing, the number of heads is unknown, or it does not divide the width.
+    """
     found = find_attention(model, layouts, check=False)
     if found.blocks or not required:
         return found

@@ -273,7 +273,12 @@ def _lost_scale(one: StoredTensor, lost: frozenset[str]) -> bool:
 
 
 def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
-    """Return the tensors of one file by their names in the model, and the keys of its state dicts."""
+    """Return the tensors of one file by their names in the model, and the keys of its state dicts.
+
+    Raises:
+        InputError: the file cannot be read, or two of its names are one in the model, or one has control characters,
+            which no file or page can hold.
+    """
     with open_tensors(file, weights) as held:
         if odd := [name for name in held.names if visible(name) != name or "\n" in name]:
             raise InputError(f"{file} must have names of tensors without control characters; got {odd[0]!r:.80}.")
@@ -306,7 +311,11 @@ def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[
 
 
 def unambiguous(path: Path, names: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return stored names by the names that they have in the model, from pairs of both."""
+    """Return stored names by the names that they have in the model, from pairs of both.
+
+    Raises:
+        InputError: two stored names are one in the model: which of the tensors is meant is unknown.
+    """
     found: dict[str, str] = {}
     for own, stored in names:
         if own in found:
@@ -419,7 +428,11 @@ def _sampled(content: Tensor) -> Iterator[Tensor]:
 
 
 def require_finite(path: Path, name: str, tensor: Tensor) -> None:
-    """Raise InputError for a tensor without a spectrum."""
+    """Raise InputError for a tensor without a spectrum.
+
+    Raises:
+        InputError: the tensor has NaN or infinite entries, or a type of quantized models.
+    """
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in UNIT_ROUNDOFF:
         raise InputError(

@@ -39,6 +39,9 @@ class HeadCounts:
     Args:
         config: the configuration; may be empty.
         heads: one number for all modules, or numbers by patterns on the names of modules, where `*` matches anything.
+
+    Raises:
+        InputError: a number below 1.
     """
 
     def __init__(self, config: Mapping[str, Any], heads: Heads | None) -> None:
@@ -79,7 +82,12 @@ class HeadCounts:
                 )
 
     def check(self, blocks: Sequence[AttentionBlock], source: str) -> None:
-        """Raise InputError for a number of heads that was taken for several towers, or for an unused pattern."""
+        """Raise InputError for a number of heads that was taken for several towers, or for an unused pattern.
+
+        Args:
+            blocks: all attention blocks.
+            source: the checkpoint, for the message.
+        """
         self._check_patterns(blocks)
         shared = [block for block in blocks if self._is_shared(block.name.split("."))]
         towers: dict[tuple[object, ...], AttentionBlock] = {}

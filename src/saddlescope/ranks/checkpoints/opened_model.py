@@ -44,6 +44,11 @@ class OpenedModel:
     ) -> FoundAttention:
         """Return the attention whose weights the checkpoint may hold.
 
+        Args:
+            heads: numbers of heads; see `HeadCounts`.
+            required: raise for a model without attention blocks.
+            layouts: layouts to try.
+
         Raises:
             InputError: blocks are required and missing, or the numbers of heads are unknown or do not fit.
         """
@@ -60,7 +65,13 @@ class OpenedModel:
 
 
 def open_model(base: Checkpoint, heads: Heads | None, on_error: Callable[[str], None]) -> OpenedModel:
-    """Open the model of a checkpoint."""
+    """Open the model of a checkpoint.
+
+    Args:
+        base: the checkpoint.
+        heads: numbers of heads, for models that Transformers does not know; see `HeadCounts`.
+        on_error: called with a sentence on weights that are quantised, or do not fit the configuration.
+    """
     remarks = []
     integers = (name for name, one in base.tensors.items() if not one.floating and len(one.shape) > 1)
     if packed := [name for name in integers if _PACKED.fullmatch(name)]:

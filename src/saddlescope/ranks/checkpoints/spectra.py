@@ -205,7 +205,11 @@ def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callab
 
 
 def _require_one_kind(checkpoints: Sequence[Checkpoint], weights: str | None) -> None:
-    """Raise InputError for a series of weights and moving averages that the user has not chosen."""
+    """Raise InputError for a series of weights and moving averages that the user has not chosen.
+
+    Raises:
+        InputError: it has both; a difference of weights and averages is no update.
+    """
     read = {one.path: one.states[0] for one in checkpoints if one.states}
     average = [path for path, state in read.items() if "ema" in state.lower()]
     others = [path for path, state in read.items() if "ema" not in state.lower()]

@@ -38,6 +38,9 @@ def match_tensors(
         other: a later one.
         needed: names in the base of the measured tensors.
         on_error: called with a sentence on needed tensors that are missing, or of another shape.
+
+    Raises:
+        InputError: all needed tensors are missing.
     """
     names = align_names(base.tensors, other.tensors)
     absent = [name for name in needed if name not in names and name not in other.lost]

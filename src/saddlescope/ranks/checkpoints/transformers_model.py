@@ -40,7 +40,11 @@ def model_class(config: Mapping[str, Any]) -> Any:
 
 
 def meta_model(checkpoint: Checkpoint) -> Any:
-    """Build the model that the config.json of a checkpoint describes, on the meta device; None if it is unknown."""
+    """Build the model that the config.json of a checkpoint describes, on the meta device; None if it is unknown.
+
+    Raises:
+        InputError: the configuration does not build its model.
+    """
     kind = model_class(checkpoint.config)
     if kind is None:
         return None
@@ -87,7 +91,11 @@ def at_most(parameters: int) -> Iterator[None]:
 
 
 def without_downloads(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration that asks for no pretrained parts, and whose lists have bounded lengths."""
+    """Return a configuration that asks for no pretrained parts, and whose lists have bounded lengths.
+
+    Raises:
+        InputError: it states more layers or labels than any model has.
+    """
     found: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, int) and value > _MOST_COUNTED and re.search(r"(layer|label|block|expert)s?$|depth", key):
@@ -172,7 +180,11 @@ class LoadedCheckpoint(Checkpoint):
         return found
 
     def stored_names(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the names of the stored tensors that are parameters of the model."""
+        """Return the names of the stored tensors that are parameters of the model.
+
+        Raises:
+            InputError: a parameter is made from several stored tensors, or they from it.
+        """
         found = {}
         for name in names:
             conversion = self._conversions[name]

@@ -46,6 +46,9 @@ def open_weights(source: Source, label: str, **options: Any) -> Checkpoint:
         source: a file, a folder, or a mapping or pytree of arrays.
         label: name for messages of weights in memory.
         **options: of `Checkpoint.open`.
+
+    Raises:
+        InputError: as `Checkpoint.open`; or the source holds no arrays, or several of one name.
     """
     if isinstance(source, str | Path):
         return Checkpoint.open(source, **options)

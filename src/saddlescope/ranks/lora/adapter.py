@@ -174,7 +174,11 @@ def write_adapter(
 
 @contextmanager
 def written_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder that replaces another at the end, when its files are on the disk."""
+    """Yield a folder that replaces another at the end, when its files are on the disk.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     from safetensors import SafetensorError
 
     try:

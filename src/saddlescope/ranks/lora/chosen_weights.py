@@ -81,6 +81,9 @@ def choose_weights(
         also: kinds of weights beyond linear layers.
         known: True if the model is one of Transformers, False if it was inferred from names and shapes.
         denoiser: True for a part of Diffusers, whose layers embed times and patches by linear maps.
+
+    Raises:
+        InputError: a selection of something other than weights, or of nothing.
     """
     vocabulary = vocabulary_layers(model) if known else frozenset()
 

@@ -88,7 +88,12 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
 
 
 def _load_model(folder: Path) -> Any:
-    """Load the model in a folder, in float32 and evaluation mode."""
+    """Load the model in a folder, in float32 and evaluation mode.
+
+    Raises:
+        InputError: config.json is missing or unknown to Transformers, or the weights do not fit it.
+        MissingExtraError: Transformers is not installed.
+    """
     config = Checkpoint.open(folder).config if folder.is_dir() else {}
     with MissingExtraError.named("The error of the logits"):
         import transformers

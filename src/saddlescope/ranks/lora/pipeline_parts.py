@@ -56,7 +56,11 @@ def part_of_class(kind: str) -> str | None:
 
 
 def pipeline_part(checkpoint: Checkpoint, form: str) -> PipelinePart:
-    """Return the part of a pipeline that a checkpoint holds."""
+    """Return the part of a pipeline that a checkpoint holds.
+
+    Raises:
+        InputError: it holds another model.
+    """
     stated = checkpoint.config.get("_class_name") or next(iter(checkpoint.config.get("architectures") or [""]))
     folder = next(iter(checkpoint.tensors.values())).file.parent.name
     part = folder if folder in KOHYA_PARTS and stated else part_of_class(str(stated))

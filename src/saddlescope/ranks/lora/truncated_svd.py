@@ -39,6 +39,10 @@ class TruncatedSVD:
         At a low rank of a large matrix the decomposition is randomised, and its error is at most `TOLERANCE` |D|_F
         above that of the best approximation; where the certificate of `randomized_svd` does not show that, and for all
         other ranks, everything is computed, by `exactly`.
+
+        Args:
+            update: D, finite; converted to float64.
+            rank: the only rank at which it will be truncated; None if all singular values are needed.
         """
         if rank is None or not pays(update.shape, rank):
             return cls.exactly(update)

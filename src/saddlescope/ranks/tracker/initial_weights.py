@@ -66,7 +66,12 @@ def chunks(tensor: Tensor) -> Iterator[memoryview]:
 
 
 class HeldWeights(InitialWeights):
-    """Parameters in the memory of the host."""
+    """Parameters in the memory of the host.
+
+    Args:
+        tensors: parameters by name, which nothing else changes.
+        rounded: as the attribute.
+    """
 
     def __init__(self, tensors: Mapping[str, Tensor], *, rounded: bool) -> None:
         self.tensors, self.rounded = dict(tensors), rounded
@@ -86,7 +91,13 @@ class Reference(ABC):
 
     @abstractmethod
     def keep(self, names: Sequence[str], read: Callable[[str], Tensor], *, rounded: bool) -> InitialWeights:
-        """Store parameters."""
+        """Store parameters.
+
+        Args:
+            names: names of the parameters.
+            read: function from a name to the parameter, on any device.
+            rounded: True if they may have been rounded before.
+        """
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ class OptimizerSteps:
         optimizers: the optimisers; those of Accelerate and Lightning may wrap them.
         after_step: function to call after each training step.
         stepped: positions of the optimisers that have stepped in a round that is not complete, of a resumed run.
+
+    Raises:
+        InputError: no optimiser, one that is given twice, or an object without PyTorch's hooks.
     """
 
     def __init__(
@@ -50,7 +53,11 @@ class OptimizerSteps:
         return tuple(sorted(self._stepped))
 
     def require_fresh(self) -> None:
-        """Raise InputError if an optimiser has made steps already."""
+        """Raise InputError if an optimiser has made steps already.
+
+        Raises:
+            InputError: an optimiser has state of its steps. Adagrad's state before the first step does not count.
+        """
         for optimizer in self.optimizers:
             moved = sum(_has_stepped(state) for state in optimizer.state.values())
             if moved:

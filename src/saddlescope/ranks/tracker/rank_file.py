@@ -31,7 +31,12 @@ class RankFile:
         self._failed = False
 
     def update(self, steps: Sequence[int], records_since: Callable[[int], xr.Dataset]) -> None:
-        """Write the records that are not in the file."""
+        """Write the records that are not in the file.
+
+        Args:
+            steps: of all records.
+            records_since: function from an index to the data set of the records from there on.
+        """
         if self._failed:
             return
         present, written = tuple(steps), self._written

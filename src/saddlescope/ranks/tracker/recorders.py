@@ -109,7 +109,12 @@ def recorder(recorders: Sequence[Recorder], kind: type[_T]) -> _T | None:
 
 
 def require_recorders(recorders: Sequence[Recorder], *, attention: bool, matrices: object) -> None:
-    """Raise InputError for recorders that do not fit each other, or what is measured."""
+    """Raise InputError for recorders that do not fit each other, or what is measured.
+
+    Raises:
+        InputError: something else, or two of one kind; neither attention nor matrices are measured, or no matrices for
+            randomised values; no attention for what is of products of heads.
+    """
     if not isinstance(recorders, Sequence) or not all(isinstance(one, Recorder) for one in recorders):
         raise InputError(
             f"recorders must be several in a list, such as [Vectors(4), Increments()]; got {recorders!r}. They are in "

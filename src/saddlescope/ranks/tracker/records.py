@@ -169,7 +169,11 @@ def _last(spectra: Spectra, index: tuple[int, ...]) -> tuple[float, float, float
 
 
 def product_index(product: str) -> int:
-    """Return the index of a product along its axis."""
+    """Return the index of a product along its axis.
+
+    Raises:
+        InputError: `product` is neither "KQ" nor "VO".
+    """
     if product not in PRODUCTS:
         raise unknown("product", product, PRODUCTS)
     return PRODUCTS.index(product)

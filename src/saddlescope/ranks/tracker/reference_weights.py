@@ -66,7 +66,11 @@ class StoredWeights(InitialWeights):
         return tuple(self._stored)
 
     def of(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """See `InitialWeights`."""
+        """See `InitialWeights`.
+
+        Raises:
+            InputError: the files were removed or changed since they were opened.
+        """
         wanted = {name: self._stored[name] for name in names}
         if self._identity() != self._found:
             raise InputError(
@@ -89,7 +93,17 @@ class StoredWeights(InitialWeights):
     def write(
         cls, names: Sequence[str], read: Callable[[str], Tensor], folder: str | Path, *, rounded: bool
     ) -> "StoredWeights":
-        """Write parameters to a file that is named by their digest, one at a time, and return those in the file."""
+        """Write parameters to a file that is named by their digest, one at a time, and return those in the file.
+
+        Args:
+            names: names of the parameters.
+            read: function from a name to the parameter, on any device.
+            folder: folder of the file; created if absent.
+            rounded: as the attribute of `InitialWeights`.
+
+        Raises:
+            InputError: the folder cannot be written to, or the disk is full.
+        """
         try:
             path, created = _write_safetensors(Path(folder), sorted(names), read)
         except OSError as error:
@@ -113,7 +127,11 @@ class StoredWeights(InitialWeights):
 
 
 def read_from_folder(folder: str | Path, digest: str, names: Iterable[str], *, rounded: bool) -> StoredWeights | None:
-    """Return the initial weights with a digest from their file in a folder, or None if there is no such file."""
+    """Return the initial weights with a digest from their file in a folder, or None if there is no such file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
     path = file_of(folder, digest)
     if not path.is_file():
         return None
@@ -156,6 +174,14 @@ def weights_in_checkpoint(source: Source, model: nn.Module, names: Collection[st
 
     A prefix of the names, such as "transformer.", may exist in only one of the two. Models of Transformers, also inside
     of other modules, read their files by the rules of Transformers, which renames and merges tensors.
+
+    Args:
+        source: a file or folder, see `saddlescope.ranks.checkpoints.Checkpoint`, or a tree of arrays.
+        model: the model of the checkpoint.
+        names: names of the parameters and buffers.
+
+    Raises:
+        InputError: the checkpoint cannot be read, lacks a parameter, or has it in another shape.
     """
     checkpoint, model, wanted = open_weights(source, "initial"), unwrap_model(model), set(names)
     aliases: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them

@@ -124,6 +124,9 @@ def restored_weights(
         found: weights of the model when the tracker was built.
         reference: place of the initial weights.
         folder: folder with the file to which the state refers; None looks in that of `OnDisk`.
+
+    Raises:
+        InputError: the file is missing.
     """
     digest, rounded, names = state["digest"], state["rounded"], found.names
     if digest is None:

@@ -76,6 +76,11 @@ def matrix_unit(name: str, parameter: nn.Parameter) -> Unit:
 class UnitWeights:
     """Reader of the weights of units.
 
+    Args:
+        layers: the attention layers.
+        matrices: the single matrices.
+        owners: processes that measure the units; in each, a unit is read where it is owned.
+
     Attributes:
         layers, matrices: the units.
     """

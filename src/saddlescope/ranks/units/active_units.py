@@ -153,6 +153,14 @@ def log_sizes(
     """Return the logarithms of the sizes of the distinct units of a group, descending.
 
     Those left out and duplicates have size 0, -inf. Weights may be of any size.
+
+    Args:
+        group: the units.
+        tolerance: as in `active_units`.
+        features: largest features of the units, of which those that give too little do not count; None counts all.
+
+    Raises:
+        WeightsNotFiniteError: weights that are not finite.
     """
     into, out = group.weights_by_layer()
     if not all(all_finite(each) for each in (*into, out)):

@@ -58,6 +58,15 @@ def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, coun
 
     Two properties make them those of units. If z of some units changes, the features of these units change and no
     others, for sets of units that tell any two apart. And where all units have the same z, all have the same feature.
+
+    Args:
+        into: layers into the units.
+        out: the layer that reads the features.
+        path: a module that calls all of them.
+        count: number of units.
+
+    Raises:
+        NoUnitsError: they are not those of units, or of the weights, or the block cannot be called.
     """
     if out in into or len(set(into)) < len(into):
         raise NoUnitsError(_MIXED)
@@ -117,7 +126,13 @@ def _degree(before: Tensor, scaled: Sequence[Tensor], near: float) -> float:
 
 
 class _Call:
-    """Call of a block with z replaced."""
+    """Call of a block with z replaced.
+
+    Args:
+        copies: the path, the layer out of the units, and those into them.
+        inputs: arguments of the path.
+        count: number of units.
+    """
 
     def __init__(self, copies: Any, inputs: tuple[Tensor, ...], count: int) -> None:
         self._path, self._out, *self._into = copies
@@ -133,6 +148,9 @@ class _Call:
             factor: of its z.
             redraw: True for the units whose z is drawn anew.
             equal: give all units, of all layers, the z of the first.
+
+        Raises:
+            NoUnitsError: it fails on the inputs.
         """
         read: list[Tensor] = []
 

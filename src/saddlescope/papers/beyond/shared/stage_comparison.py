@@ -62,7 +62,13 @@ def over_seeds(solve: Callable[[P, int, RunContext], xr.Dataset]) -> Callable[[P
 
 
 def record_times(predicted: Sequence[float], until: float, width: float) -> np.ndarray:
-    """Return times at which to record a flow: few on plateaus, many around the predicted ones."""
+    """Return times at which to record a flow: few on plateaus, many around the predicted ones.
+
+    Args:
+        predicted: predicted times.
+        until: the last time.
+        width: time in which a unit grows by a factor of e, about.
+    """
     near = [time + width * np.linspace(-25, 25, 101) for time in predicted]
     times = np.concatenate([np.linspace(0.0, until, 101), *near])
     return np.unique(times[(times >= 0) & (times <= until)])
@@ -109,6 +115,11 @@ def random_factors(loss: Any, shape: tuple[int, int], rng: np.random.Generator) 
 
 def compare_stages(learned: Any, flows: Mapping[float, Any], until: float = np.inf) -> xr.Dataset:
     """Compare a prediction with flows of one network.
+
+    Args:
+        learned: a prediction with a `staircase`.
+        flows: results with `times` and `losses` by log10 of the initial scale.
+        until: last time of the flows to compare.
 
     Returns:
         predicted_time and predicted_loss (stage), found_time and found_loss (scale, stage), for stages 1, 2, ...;

@@ -127,6 +127,13 @@ def train(
 ) -> xr.Dataset:
     """Train a network for every task and seed, all at once; the seed sets samples, rotation, start and SGD.
 
+    Args:
+        training: the networks and their training.
+        tasks: tasks of equally many concepts.
+        seeds: at least one.
+        checkpoint: file from which a killed call resumes.
+        report: progress callback.
+
     Returns:
         Over (task, seed, step): `output` (..., concept), the coordinates of the output at x^, and `test_loss`, the
         squared error there, a mean over dimensions. With `cube`, both have an axis `point` before the last or at the

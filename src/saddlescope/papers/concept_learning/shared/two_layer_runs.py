@@ -123,6 +123,11 @@ def push_share(one: xr.Dataset, of: xr.DataArray, *, rising: bool) -> np.ndarray
     """Return the share of some entries' pushes in all that drive each rise, or each fall.
 
     The pushes that drive a piece have the sign of its change. A rise before the first fall is left out.
+
+    Args:
+        one: a followed start.
+        of: True for the pushes asked for, over entry or phase or both.
+        rising: True for the rises, False for the falls.
     """
     way = np.sign(one.turning_loss.diff("turn").values)
     chosen = way > 0 if rising else way < 0

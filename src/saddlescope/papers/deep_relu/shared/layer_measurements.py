@@ -77,7 +77,14 @@ def teacher_job(
 
 
 def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed: int) -> "LayeredLoss":
-    """Return half the mean squared error on a teacher's outputs for normal inputs, in float32."""
+    """Return half the mean squared error on a teacher's outputs for normal inputs, in float32.
+
+    Args:
+        kind: "relu" or "abs".
+        strengths: strengths of the k inner dimensions.
+        samples: size of the data set.
+        seed: seed of the teacher and the inputs.
+    """
     import jax.numpy as jnp
 
     from saddlescope.models.deep import LayeredLoss

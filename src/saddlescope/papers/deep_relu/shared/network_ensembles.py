@@ -42,7 +42,14 @@ def network_points(groups: Mapping[str, tuple[np.ndarray, np.ndarray]], *, floor
 
 
 def draw_networks(kind: str, *, depth: int, count: int, seed: int) -> Iterator[Case]:
-    """Draw networks of one depth with inputs and gradients, all with a positive speed and |theta|^2 = L."""
+    """Draw networks of one depth with inputs and gradients, all with a positive speed and |theta|^2 = L.
+
+    Args:
+        kind: one of KINDS.
+        depth: L.
+        count: number of networks.
+        seed: seed of all draws, together with the kind and the depth.
+    """
     from saddlescope.theory.escape.speed import escape_speed, on_sphere
 
     rng = np.random.default_rng([seed, depth, KINDS.index(kind)])

@@ -82,6 +82,13 @@ def record_training(
 ) -> xr.Dataset:
     """Train a network and record its loss and spectra; a killed run resumes from its checkpoint.
 
+    Args:
+        loss: loss on the training samples.
+        setup: the network and its training.
+        per_doubling: recorded steps per doubling of the step, beside 300 evenly spaced ones.
+        checkpoint: file of the checkpoint.
+        report: called with the finished fraction and a note.
+
     Returns:
         Over `step`: loss and accuracy on all samples, and the loss on the first 2000. Over (layer, value, step): the
         singular values of the weights; NaN where a layer has fewer.

@@ -75,7 +75,13 @@ def departures(
     values: Float[np.ndarray, "records ... index"],
     level: Float[np.ndarray, "records ..."],
 ) -> Float[np.ndarray, "... index"]:
-    """Return the step of departure of each singular value, NaN for those that stay in the noise."""
+    """Return the step of departure of each singular value, NaN for those that stay in the noise.
+
+    Args:
+        steps: numbers of steps of the records.
+        values: singular values of updates.
+        level: of the null, below which singular values are noise.
+    """
     steps, values = np.concatenate([[0], steps]), np.concatenate([np.zeros_like(values[:1]), values])
     least = LEAST_GROWTH * values[..., :1].max(axis=0)
     found = np.full(values.shape[1:], np.nan)
@@ -106,7 +112,12 @@ def rises(rank: xr.DataArray, baseline: str, warmup: int) -> xr.DataArray:
 
 
 def median_above_noise(rise: xr.DataArray, null: xr.DataArray) -> Estimate:
-    """Return the median rise minus the level that it must exceed: 0, and the null's prediction interval."""
+    """Return the median rise minus the level that it must exceed: 0, and the null's prediction interval.
+
+    Args:
+        rise: of all heads of all seeds.
+        null: the same with the dimension draw.
+    """
     median = Estimate.median(rise.values)
     of_draws = np.median(null.transpose("draw", ...).values.reshape(null.sizes["draw"], -1), axis=1)
     excess = median.value - max(0.0, float(upper_level(of_draws)))
@@ -122,7 +133,13 @@ def cases_left_out(rank: xr.DataArray) -> Iterator[tuple[str, dict[str, Bool[np.
 
 
 def rise_above_noise(rank: xr.DataArray, null: xr.DataArray, warmup: int) -> dict[tuple[str, str], Estimate]:
-    """Return the rise above noise for each baseline and each case of `cases_left_out`."""
+    """Return the rise above noise for each baseline and each case of `cases_left_out`.
+
+    Args:
+        rank: of one measure and product, with the dimensions seed, step, layer and head.
+        null: the same with the dimension draw.
+        warmup: steps of the warm-up.
+    """
     found = {}
     for baseline in BASELINES:
         rise, of_null = rises(rank, baseline, warmup), rises(null, baseline, warmup)

@@ -63,7 +63,11 @@ compilation alone .2 %."""
 
 
 def read_whole_text(name: str, folder: Path | None, report: Report) -> "TextData":
-    """Return the text of that name."""
+    """Return the text of that name.
+
+    Raises:
+        InputError: there is no data folder for a text that does not come with Python, or its files are not there.
+    """
     from saddlescope.training.data.text import load_text
 
     if name.startswith("wikitext") and folder is None:

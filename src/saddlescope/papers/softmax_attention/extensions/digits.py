@@ -90,6 +90,9 @@ def digit_tokens(first: int, second: int, *, images: int, skip: int, head: float
     """Return tokens of the images of two digits after some, with the first of label 1, and the images.
 
     Images of which two patches share the highest score are left out.
+
+    Raises:
+        InputError: the data set has fewer images.
     """
     from sklearn.datasets import load_digits
 

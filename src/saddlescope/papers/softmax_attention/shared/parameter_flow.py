@@ -51,7 +51,11 @@ class ParameterFlow(NamedTuple):
 def parameter_flow(
     data: TokenData, loss: SelectionLoss, form: Parametrisation, start: Parts, log_times: np.ndarray
 ) -> ParameterFlow:
-    """Follow the gradient flow from a start at t = 0, and record it at the times e^log_times, in rising order."""
+    """Follow the gradient flow from a start at t = 0, and record it at the times e^log_times, in rising order.
+
+    Raises:
+        RuntimeError: the solver did not reach the last time.
+    """
     B, d, shape = data.features.reshape(-1, data.dim), data.dim, data.gaps.shape
     log_unit = -float(loss.log_rates((B @ form.beta(*start)).reshape(shape))[0].max())
 

@@ -9,7 +9,11 @@ _DRAWS, _APART = 100, 1000
 
 
 def separable_gaussian_tokens(samples: int, tokens: int, dim: int, *, seed: int) -> TokenData:
-    """Return the data of this seed or, if diagonal weights do not separate them, of seed + 1000, seed + 2000, ..."""
+    """Return the data of this seed or, if diagonal weights do not separate them, of seed + 1000, seed + 2000, ...
+
+    Raises:
+        InputError: diagonal weights separate the data of none of a hundred seeds.
+    """
     for draw in range(_DRAWS):
         data = gaussian_tokens(samples, tokens, dim, seed=seed + _APART * draw)
         if separability(data, diagonal=True).separable:

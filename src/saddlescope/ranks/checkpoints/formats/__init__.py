@@ -29,6 +29,10 @@ SUFFIXES = (*SAFE, *TORCH, ".npz")
 def open_tensors(source: Path, weights: str | None = None) -> Iterator[TensorFile]:
     """Open a file or a folder of tensors.
 
+    Args:
+        source: the file; or a folder of one of the formats of folders.
+        weights: key of the state dict to read, of several in a file.
+
     Raises:
         InputError: it cannot be read: damaged, of an unknown format, or one that needs a conversion.
     """

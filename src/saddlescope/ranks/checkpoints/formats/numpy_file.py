@@ -19,7 +19,11 @@ _DAMAGED = (OSError, ValueError, TypeError, EOFError, MemoryError, RuntimeError,
 
 
 def as_tensor(name: str, array: Any) -> Tensor:
-    """Return an array of NumPy, JAX or PyTorch as a tensor on the host, in its own type."""
+    """Return an array of NumPy, JAX or PyTorch as a tensor on the host, in its own type.
+
+    Raises:
+        InputError: a type that PyTorch does not have, such as strings, or a tensor that is sparse or without numbers.
+    """
     if isinstance(array, Tensor):
         if array.is_meta or array.layout != torch.strided:
             kind = "one on the meta device" if array.is_meta else str(array.layout).removeprefix("torch.")

@@ -87,7 +87,11 @@ def is_parallel_shard(file: Path) -> bool:
 
 @contextmanager
 def open_parallel(folder: Path) -> Iterator[TensorFile]:
-    """Open all shards of a folder."""
+    """Open all shards of a folder.
+
+    Raises:
+        InputError: shards are missing or do not fit.
+    """
     files = sorted(file for file in folder.iterdir() if _NAME.fullmatch(file.name))
     numbers = [int(_NAME.fullmatch(file.name)[1]) for file in files]  # type: ignore[index]
     if numbers != list(range(len(files))):

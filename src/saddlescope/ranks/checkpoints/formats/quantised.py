@@ -41,6 +41,9 @@ def dequantised(path: str, name: str, weight: Tensor, scale: Tensor, block: obje
         weight: the stored numbers.
         scale: one number, one per row, or as many axes as the weight, each with one entry, all, or one per block.
         block: rows and columns of a block, if they are stated.
+
+    Raises:
+        InputError: a scale of another shape.
     """
     factors = scale.float()
     if factors.numel() == 1:

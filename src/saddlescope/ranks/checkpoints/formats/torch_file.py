@@ -38,7 +38,12 @@ _OF_TRAINING = ("optim", "opt", "scheduler", "scaler", "loss", "rng", "grad", "c
 
 @contextmanager
 def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
-    """Open a file, mapped into memory; any error of the reader becomes one sentence."""
+    """Open a file, mapped into memory; any error of the reader becomes one sentence.
+
+    Args:
+        file: a file of `torch.save`.
+        weights: key of the state dict to read, of several.
+    """
     try:
         with file.open("rb") as stored:
             filled = require_bounded(stored)
@@ -163,6 +168,10 @@ def require_bounded(stored: io.BufferedIOBase) -> dict[str, type]:
 
     Returns:
         As `require_plain`.
+
+    Raises:
+        ValueError: parts of it are compressed, or larger than it.
+        pickle.UnpicklingError: its pickle expands.
     """
     filled: dict[str, type] = {}
     if stored.read(2) != b"PK":  # of another format, which `torch.load` then refuses
