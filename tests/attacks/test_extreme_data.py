@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.reproduction import find_entry
@@ -17,21 +17,18 @@ def test_tokens_whose_products_overflow_are_refused(scale, which):
     rng = np.random.default_rng(0)
     arrays = {"X": rng.standard_normal((3, 3, 6)), "z": rng.standard_normal((3, 6)), "v": rng.standard_normal(6)}
     arrays |= {name: arrays[name] * scale for name in which}
-    with pytest.raises(InputError, match="must be of a size whose products float64 can hold"):
-        TokenData(**arrays, y=np.ones(3))
+    refused("must be of a size whose products float64 can hold", TokenData, **arrays, y=np.ones(3))
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("log10_scales", "-1,-inf"), ("level", "2"), ("level", "nan"), ("points", "-1")]
 )
 def test_parameters_beyond_their_meaning_are_refused(name, value):
-    with pytest.raises(InputError, match=name):
-        find_entry("gradual-rank/figure-2").configure("quick", {name: value})
+    refused(name, find_entry("gradual-rank/figure-2").configure, "quick", {name: value})
 
 
 def test_sizes_beyond_memory_are_one_sentence():
-    with pytest.raises(InputError, match="The memory does not suffice"):
-        gaussian_tokens(10**12, 3, 3, seed=0)
+    refused("The memory does not suffice", gaussian_tokens, 10**12, 3, 3, seed=0)
 
 
 @pytest.mark.parametrize(

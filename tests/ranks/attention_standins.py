@@ -4,6 +4,8 @@ Each class computes its forward pass the way its library does, so a test can hol
 against what the module really computes. Biases are left at zero, so that the factors are all there is.
 """
 
+from typing import Any, ClassVar
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -24,23 +26,32 @@ def joined(read):
     return read.transpose(1, 2).flatten(2)
 
 
+class Layers(nn.Module):
+    """Module with the parts that its class names: numbers, (inputs, outputs) of linear layers, and makers of others."""
+
+    made_of: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls, **parts):
+        cls.made_of = cls.made_of | parts
+
+    def __init__(self):
+        super().__init__()
+        for name, part in self.made_of.items():
+            made = nn.Linear(*part) if isinstance(part, tuple) else part
+            setattr(self, name, made() if callable(part) else made)
+
+
 def kind(split, read=attend, **parts):
     """Return a class of attention: its numbers and layers by name, the last one for the output.
 
     Args:
         split: function of the module and its inputs that returns queries, keys and values.
         read: function of these that returns what the heads read.
-        parts: numbers, and (inputs, outputs) of layers.
+        parts: as of `Layers`.
     """
     *_, output = parts
 
-    class Kind(nn.Module):
-        def __init__(self):
-            super().__init__()
-            for name, part in parts.items():
-                made = nn.Linear(*part) if isinstance(part, tuple) else part
-                setattr(self, name, made() if callable(part) else made)
-
+    class Kind(Layers, **parts):
         def forward(self, x):
             return getattr(self, output)(joined(read(*split(self, x))))
 

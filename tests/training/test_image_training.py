@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.training import SGD, Adam, TrainConfig, ViT, ViTConfig, fit, load, training_run
 from saddlescope.training.image_batches import epoch_order
@@ -112,16 +113,12 @@ def test_the_seed_orders_the_images_and_nothing_global_does(digits):
 
 
 def test_bad_input(digits):
-    with pytest.raises(InputError, match="batch must be at most the 100 training images; got 512"):
-        fit(ViT(SMALL), digits, TrainConfig())
-    with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
-        fit(ViT(SMALL), digits, CONFIG, checkpoint_every=0)
+    refused("batch must be at most the 100 training images; got 512", fit, ViT(SMALL), digits, TrainConfig())
+    refused("checkpoint_every must be at least 1; got 0", fit, ViT(SMALL), digits, CONFIG, checkpoint_every=0)
     with pytest.raises(InputError, match=r"model must return a logit for each of the 10 classes; got shape \(50, 4\)"):
         fit(ViT(replace(SMALL, classes=4)), digits, CONFIG)
-    with pytest.raises(InputError, match="warmup_epochs must be at least 0 and at most 3; got 15"):
-        TrainConfig(epochs=3)
-    with pytest.raises(InputError, match="pieces must divide batch=10; got 3"):
-        TrainConfig(batch=10, pieces=3)
+    refused("warmup_epochs must be at least 0 and at most 3; got 15", TrainConfig, epochs=3)
+    refused("pieces must divide batch=10; got 3", TrainConfig, batch=10, pieces=3)
 
 
 def test_a_batch_in_pieces_makes_the_same_step(digits):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from small_runs import CIRCLES, NETWORK, PROCESS, RUNS
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training import SGD
@@ -124,8 +125,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, kind, others):
         RUNS[kind](path, 1, interrupt)
     content = path.read_bytes()
     for part, changes in others.items():
-        with pytest.raises(InputError, match=f"checkpoint must belong to this run; .*differs in {part}[.] "):
-            RUNS[kind](path, **changes)
+        refused(f"checkpoint must belong to this run; .*differs in {part}[.] ", RUNS[kind], path, **changes)
     assert path.read_bytes() == content
 
 
@@ -138,8 +138,7 @@ def test_a_checkpoint_of_another_version_is_refused_as_such(tmp_path, lost):
     assert state is not None
     (state if lost == "kept" else state["identity"]).pop(lost)
     write_state(path, state)
-    with pytest.raises(InputError, match=r"must be of this version of .*, which another version, or another kind of"):
-        RUNS["noise"](path, batch=20)
+    refused(r"must be of this version of .*, which another version, or another kind of", RUNS["noise"], path, batch=20)
 
 
 @pytest.mark.parametrize("kind", RUNS)
@@ -169,5 +168,4 @@ def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path, kind
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without GPU")
 @pytest.mark.parametrize("kind", ["classifier", "diffusion"])
 def test_a_gpu_that_is_not_there_is_refused(kind):
-    with pytest.raises(InputError, match=r"device='cuda' was requested, but PyTorch found no GPU\. Pass device='cpu'"):
-        RUNS[kind](device="cuda")
+    refused(r"device='cuda' was requested, but PyTorch found no GPU\. Pass device='cpu'", RUNS[kind], device="cuda")

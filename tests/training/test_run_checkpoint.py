@@ -7,11 +7,10 @@ import os
 import pickle
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.ranks import state_files
 from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training.training_run import weights_digest
@@ -37,8 +36,7 @@ def test_every_cut_and_every_flipped_bit_is_noticed(tmp_path):
     damaged += [content[:k] + bytes([content[k] ^ 1]) + content[k + 1 :] for k in range(0, len(content), 3)]
     for bad in damaged:
         path.write_bytes(bad)
-        with pytest.raises(InputError, match=r"damaged or something else\. Delete it"):
-            read_state(path)
+        refused(r"damaged or something else\. Delete it", read_state, path)
 
 
 def test_a_forged_checkpoint_is_not_executed(tmp_path):
@@ -50,8 +48,7 @@ def test_a_forged_checkpoint_is_not_executed(tmp_path):
     torch.save({"step": Hostile()}, buffer)
     for payload in (buffer.getvalue(), pickle.dumps(Hostile())):
         path.write_bytes(state_files._HEADER + hashlib.sha256(payload).digest() + payload)
-        with pytest.raises(InputError, match="checkpoint must be readable by this PyTorch"):
-            read_state(path)
+        refused("checkpoint must be readable by this PyTorch", read_state, path)
     assert not (tmp_path / "marker").exists()
 
 
@@ -63,21 +60,17 @@ def test_a_full_disk_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
     write_state(path, STATE)
     content = path.read_bytes()
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"No space left on device.*an earlier checkpoint there is intact"):
-        write_state(path, {"step": 4})
+    refused(r"No space left on device.*an earlier checkpoint there is intact", write_state, path, {"step": 4})
     assert path.read_bytes() == content
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
 def test_places_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="checkpoint must be a file that can be written"):
-        write_state(tmp_path / "file" / "run", STATE)
-    with pytest.raises(InputError, match="must be a file or a new one; got a folder"):
-        write_state(tmp_path, STATE)
+    refused("checkpoint must be a file that can be written", write_state, tmp_path / "file" / "run", STATE)
+    refused("must be a file or a new one; got a folder", write_state, tmp_path, STATE)
     for no_file in (tmp_path, Path("/dev/zero")):
-        with pytest.raises(InputError, match=r"checkpoint must be a readable file; .*not a file"):
-            read_state(no_file)
+        refused(r"checkpoint must be a readable file; .*not a file", read_state, no_file)
 
 
 def test_the_digest_depends_on_name_shape_type_and_value_of_every_weight():

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from attention_standins import attend, heads, joined, kind
+from attention_standins import Layers, attend, heads, joined, kind
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
@@ -38,14 +38,8 @@ READ = {
 }  # fmt: skip
 
 
-class GatedQueries(nn.Module):
+class GatedQueries(Layers, num_heads=4, q_proj=(12, 40), k_proj=(12, 20), v_proj=(12, 20), o_proj=(20, 12)):
     """Qwen3-Next: q_proj has a query and a gate for each head; the gate multiplies what the head has read."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 4
-        self.q_proj, self.k_proj, self.v_proj = nn.Linear(12, 40), nn.Linear(12, 20), nn.Linear(12, 20)
-        self.o_proj = nn.Linear(20, 12)
 
     def forward(self, hidden_states):
         q, gate = self.q_proj(hidden_states).unflatten(-1, (4, 10)).chunk(2, dim=-1)
@@ -53,13 +47,11 @@ class GatedQueries(nn.Module):
         return self.o_proj(joined(read) * gate.flatten(2).sigmoid())
 
 
-class SampleSecond(nn.Module):
-    """fairseq: tokens before samples, heads in the batch."""
+QKV = dict.fromkeys(("q_proj", "k_proj", "v_proj"), (12, 12))
 
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 4
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(12, 12) for _ in range(4))
+
+class SampleSecond(Layers, num_heads=4, **QKV, out_proj=(12, 12)):
+    """fairseq: tokens before samples, heads in the batch."""
 
     def forward(self, query):
         tokens, samples, _ = query.shape
@@ -71,14 +63,8 @@ class SampleSecond(nn.Module):
         return self.out_proj(read.transpose(0, 1).contiguous().view(tokens, samples, 12))
 
 
-class Einsum(nn.Module):
+class Einsum(Layers, num_heads=4, norm=lambda: nn.LayerNorm(12), **QKV, o_proj=(12, 12)):
     """Heads after tokens, as in JAX code, with a residual connection and a norm inside."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 4
-        self.norm = nn.LayerNorm(12)
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(12, 12) for _ in range(4))
 
     def forward(self, x):
         y = self.norm(x)
@@ -87,13 +73,8 @@ class Einsum(nn.Module):
         return x + self.o_proj(torch.einsum("bhts,bshd->bthd", weights, v).flatten(2))
 
 
-class ChannelsFirst(nn.Module):
+class ChannelsFirst(Layers, num_heads=4, qkv=lambda: nn.Conv2d(12, 36, 1), proj=lambda: nn.Conv2d(12, 12, 1)):
     """timm's CoAtNet: convolutions of one pixel on images, with channels first."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 4
-        self.qkv, self.proj = nn.Conv2d(12, 36, 1), nn.Conv2d(12, 12, 1)
 
     def forward(self, x):
         _, _, height, width = x.shape
@@ -101,13 +82,8 @@ class ChannelsFirst(nn.Module):
         return self.proj(attend(q, k, v).transpose(-1, -2).flatten(1, 2).unflatten(2, (height, width)))
 
 
-class Llama(nn.Module):
+class Llama(Layers, num_heads=4, **QKV, o_proj=(12, 12)):
     """Layers of plain attention, for forward passes of several kinds."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 4
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(12, 12) for _ in range(4))
 
     def parts(self, x):
         return (heads(part(x)) for part in (self.q_proj, self.k_proj, self.v_proj))
@@ -119,12 +95,7 @@ class Llama(nn.Module):
 def llama(read, before=lambda x: x, **parts):
     """Return a class with the layers of `Llama` whose heads read `read(module, q, k, v)` of changed inputs."""
 
-    class Kind(Llama):
-        def __init__(self):
-            super().__init__()
-            for name, make in parts.items():
-                setattr(self, name, make())
-
+    class Kind(Llama, **parts):
         def forward(self, x):
             return self.joined(read(self, *self.parts(before(x))))
 
@@ -146,27 +117,16 @@ def differential_in_two_calls(m, q, k, v):
     return first - 0.5 * second
 
 
-class OverManyChannels(Llama):
+class OverManyChannels(Llama, num_heads=1, **dict.fromkeys(QKV, (12, 40)), o_proj=(40, 12)):
     """timm's XCiT: more channels in a head than tokens, by PyTorch's own attention."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 1
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(12, 40) for _ in range(3))
-        self.o_proj = nn.Linear(40, 12)
 
     def forward(self, x):
         q, k, v = (part(x)[:, None].mT for part in (self.q_proj, self.k_proj, self.v_proj))
         return self.joined(functional.scaled_dot_product_attention(q, k, v).mT)
 
 
-class SixChannels(nn.Module):
+class SixChannels(Layers, heads=2, to_qkv=(12, 36), to_out=(12, 12)):
     """vit-pytorch's XCiT with heads of 6 channels, the number of tokens that are tried first."""
-
-    def __init__(self):
-        super().__init__()
-        self.heads = 2
-        self.to_qkv, self.to_out = nn.Linear(12, 36), nn.Linear(12, 12)
 
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (2, 6)).permute(0, 2, 3, 1) for part in self.to_qkv(x).chunk(3, dim=-1))
@@ -196,13 +156,12 @@ class Rotated(Llama):
         return self.joined(attend(q, k, v))
 
 
-class OfWidth(Llama):
+class OfWidth(Llama, head_dim=3):
     """ESMFold2 states no number of heads, but the width of one."""
 
     def __init__(self):
         super().__init__()
         del self.num_heads
-        self.head_dim = 3
 
     def forward(self, x):
         return self.joined(attend(*self.parts(x)))
@@ -217,13 +176,11 @@ class OfWidthRotated(OfWidth):
         return self.joined(attend(*(part * cos[:, None] + part.flip(-1) * sin for part in (q, k)), v))
 
 
-class OfImage(nn.Module):
-    """The only attention of Chameleon's and Janus' encoders of images, without a number of heads."""
+PIXELS = dict.fromkeys(("q", "k", "v", "proj_out"), lambda: nn.Conv2d(12, 12, 1))
 
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.GroupNorm(2, 12)
-        self.q, self.k, self.v, self.proj_out = (nn.Conv2d(12, 12, 1) for _ in range(4))
+
+class OfImage(Layers, norm=lambda: nn.GroupNorm(2, 12), **PIXELS):
+    """The only attention of Chameleon's and Janus' encoders of images, without a number of heads."""
 
     def forward(self, hidden_states):
         x = self.norm(hidden_states)
@@ -239,25 +196,17 @@ class OwnMultihead(nn.MultiheadAttention):
         return super().forward(query, value, key)
 
 
-class Foreign(nn.Module):
+class Foreign(Layers, weight=lambda: nn.Parameter(torch.randn(12, 12))):
     """A linear layer of another class."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(12, 12))
 
     def forward(self, x):
         return x @ self.weight.T
 
 
-class Convolved(nn.Module):
+class Convolved(Layers, qkv=lambda: nn.Conv1d(12, 36, 1), proj=Foreign):
     """Convolutions of one pixel on sequences, and a foreign linear layer."""
 
     num_heads = 4
-
-    def __init__(self):
-        super().__init__()
-        self.qkv, self.proj = nn.Conv1d(12, 36, 1), Foreign()
 
     def forward(self, x):
         parts = self.qkv(x.transpose(1, 2)).transpose(1, 2).chunk(3, dim=-1)
@@ -296,45 +245,30 @@ class Flex(Llama):
         return self.joined(self.compiled(q, k, v, score_mod=lambda score, b, h, i, j: score - 0.1 * (i - j).abs()))
 
 
-class HeadNorm(nn.Module):
+class HeadNorm(Layers, gamma=lambda: nn.Parameter(torch.ones(4, 1, 3))):
     """vit-pytorch's RMSNorm of queries and keys, with a scale for each head."""
-
-    def __init__(self):
-        super().__init__()
-        self.gamma = nn.Parameter(torch.ones(4, 1, 3))
 
     def forward(self, x):
         return functional.normalize(x, dim=-1) * 3**0.5 * self.gamma
 
 
-class ConvolvedNorm(nn.Module):
+class ConvolvedNorm(Layers, conv=lambda: nn.Conv1d(12, 12, 3, padding=1, groups=12)):
     """Not a norm alone: a convolution over tokens comes with it."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv1d(12, 12, 3, padding=1, groups=12)
 
     def forward(self, x):
         return self.conv(functional.normalize(x, dim=-1).transpose(1, 2)).transpose(1, 2)
 
 
-class AfterConvolution(Llama):
-    def __init__(self):
-        super().__init__()
-        self.norm = ConvolvedNorm()
-
+class AfterConvolution(Llama, norm=ConvolvedNorm):
     def forward(self, x):
         return self.joined(attend(*self.parts(self.norm(x))))
 
 
-class Joint(nn.Module):
-    """Diffusers' Flux: tokens of image and text, each with projections of their own, attend to all."""
+IMAGES, TEXTS = ("to_q", "to_k", "to_v", "to_out"), ("add_q_proj", "add_k_proj", "add_v_proj", "to_add_out")
 
-    def __init__(self):
-        super().__init__()
-        self.heads = 4
-        self.to_q, self.to_k, self.to_v, self.to_out = (nn.Linear(12, 12) for _ in range(4))
-        self.add_q_proj, self.add_k_proj, self.add_v_proj, self.to_add_out = (nn.Linear(12, 12) for _ in range(4))
+
+class Joint(Layers, heads=4, **dict.fromkeys((*IMAGES, *TEXTS), (12, 12))):
+    """Diffusers' Flux: tokens of image and text, each with projections of their own, attend to all."""
 
     def forward(self, hidden_states, encoder_hidden_states: Any = None):
         pairs = ((self.add_q_proj, self.to_q), (self.add_k_proj, self.to_k), (self.add_v_proj, self.to_v))
@@ -344,14 +278,8 @@ class Joint(nn.Module):
         return self.to_out(read[:, count:]), self.to_add_out(read[:, :count])
 
 
-class Whisper(nn.Module):
+class Whisper(Layers, n_head=4, **dict.fromkeys(("query", "value", "out"), (12, 12)), key=(12, 12, False)):
     """OpenAI's Whisper."""
-
-    def __init__(self):
-        super().__init__()
-        self.n_head = 4
-        self.query, self.value, self.out = (nn.Linear(12, 12) for _ in range(3))
-        self.key = nn.Linear(12, 12, bias=False)
 
     def forward(self, x, xa=None, mask=None, kv_cache=None):
         source = x if xa is None else xa

@@ -14,6 +14,7 @@ from attention_standins import attention_blocks
 from real_models import GPT, GROUPED, MODELS, built, transformers
 from torch import nn
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import RankTracker
 from saddlescope.ranks.attention.attention_blocks import find_attention
@@ -110,19 +111,16 @@ def test_a_block_that_cannot_be_read_is_reported_and_the_others_are_tracked():
     assert "as many for values; got 1 and 2" in found.coverage[0].reason
     with pytest.warns(UserWarning, match="1 of LlamaAttention, such as layers.0.self_attn"):
         RankTracker(model)
-    with pytest.raises(InputError, match=r"trackable with strict=True; got layers.0.self_attn: "):
-        RankTracker(model, strict=True)
+    refused(r"trackable with strict=True; got layers.0.self_attn: ", RankTracker, model, strict=True)
 
 
 def test_heads_that_do_not_divide_are_refused():
     model = transformers.LlamaModel(transformers.LlamaConfig(**GROUPED))
     model.layers[1].self_attn.config.num_attention_heads = 5
-    with pytest.raises(InputError, match=r"must split into 5 heads; got \(in, out\) shapes \(24, 16\), \(24, 32\)"):
-        RankTracker(model)
+    refused(r"must split into 5 heads; got \(in, out\) shapes \(24, 16\), \(24, 32\)", RankTracker, model)
     for layout, message in ((Interleaved("qkv", "proj"), "must have 5 queries"), (KeyValue("kv", "q", "proj"), "5 h"),
                             (Fused("qkv", "proj", heads=5), "split into 5 heads")):  # fmt: skip
         module = nn.Module()
         module.num_heads, module.qkv, module.proj = 5, nn.Linear(24, 72), nn.Linear(24, 24)
         module.q, module.kv = nn.Linear(24, 24), nn.Linear(24, 48)
-        with pytest.raises(InputError, match=message):
-            attention_blocks(module, (layout,))
+        refused(message, attention_blocks, module, (layout,))

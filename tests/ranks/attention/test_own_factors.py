@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from attention_standins import Layers
 from torch import nn
 
 from saddlescope._shared.errors import InputError
@@ -78,11 +79,7 @@ def test_biases_of_queries_distinguish_heads(torchs):
     assert active_units(model).active == (2,)
 
 
-class Head(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.key, self.query, self.value = (nn.Linear(16, 4, bias=False) for _ in range(3))
-
+class Head(Layers, **dict.fromkeys(("key", "query", "value"), (16, 4, False))):
     def forward(self, x):
         return (self.query(x) @ self.key(x).mT / 2).softmax(-1) @ self.value(x)
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from attention_standins import attend
+from attention_standins import Layers, attend
 from kinds import Llama
 from torch import nn
 
@@ -38,12 +38,8 @@ class Summed(_Former):
         return v + former
 
 
-class Grouped(Summed):
+class Grouped(Summed, k_proj=(12, 6), v_proj=(12, 6)):
     """Values are passed before they are repeated for the query heads."""
-
-    def __init__(self):
-        super().__init__()
-        self.k_proj, self.v_proj = nn.Linear(12, 6), nn.Linear(12, 6)
 
     def forward(self, x, former=None):
         q, k, v = (part(x).unflatten(-1, (-1, 3)).transpose(1, 2) for part in (self.q_proj, self.k_proj, self.v_proj))
@@ -139,11 +135,7 @@ def test_what_is_added_to_the_inputs_is_not_mixed_with_the_values():
     (row,) = find_attention(model).coverage
     assert (row.outcome, row.reason) == ("verified", "")
 
-    class Whole(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attn = Optional()
-
+    class Whole(Layers, attn=Optional):
         def forward(self, x, y):
             return self.attn(x, offset=y["offset"])
 
@@ -159,11 +151,7 @@ def test_what_cannot_be_replaced_leaves_a_layer_unchecked():
             read = attend(q, k, v) * options["scale"]
             return self.joined(read + attend(q, k, former) if former.abs().max() > 0 else read)
 
-    class Whole(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attn = Twice()
-
+    class Whole(Layers, attn=Twice):
         def forward(self, x):
             return self.attn(x, torch.zeros(len(x), 4, x.shape[1], 3), {"scale": 1.0})
 
@@ -173,11 +161,7 @@ def test_what_cannot_be_replaced_leaves_a_layer_unchecked():
 
 
 def test_values_of_one_head_have_the_width_of_the_inputs():
-    class OneHead(Averaged):
-        def __init__(self):
-            super().__init__()
-            self.num_heads = 1
-
+    class OneHead(Averaged, num_heads=1):
         def parts(self, x):
             return (part(x)[:, None] for part in (self.q_proj, self.k_proj, self.v_proj))
 

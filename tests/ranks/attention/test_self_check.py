@@ -8,11 +8,12 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from attention_standins import LlamaAttention, attend, attention_blocks
+from attention_standins import Layers, LlamaAttention, attend, attention_blocks
 from kinds import OUTCOMES, SINGLE, BiasTable, Convolved, Flex, Llama, OfWidth, OfWidthRotated, Whisper, heads, llama
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Fused, RankTracker, Separate
 from saddlescope.ranks.attention.attention_blocks import find_attention
@@ -32,8 +33,7 @@ def test_outcomes_and_reasons(name):
     assert row.reason.startswith(reason) if reason is not None else row.reason == ""
     if outcome == "refused":
         assert row.reason
-        with pytest.raises(InputError, match=f"with attn .{type(module).__name__}.: "):
-            RankTracker(nn.ModuleDict({"attn": module}))
+        refused(f"with attn .{type(module).__name__}.: ", RankTracker, nn.ModuleDict({"attn": module}))
     else:
         assert len(found.blocks) == 1
         assert row.heads == (1 if name == "images without a number of heads" else 4)
@@ -55,13 +55,8 @@ def test_nothing_is_compiled_for_a_check():
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before
 
 
-class Mamba(nn.Module):
+class Mamba(Layers, num_heads=4, in_proj=(12, 36), out_proj=(12, 12)):
     """Names of attention without any."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 4
-        self.in_proj, self.out_proj = nn.Linear(12, 36), nn.Linear(12, 12)
 
     def forward(self, x):
         a, b, c = self.in_proj(x).chunk(3, dim=-1)
@@ -139,13 +134,8 @@ class WrongOrder(Llama):
         return self.joined(attend(*self.parts(x))[:, [1, 0, 3, 2]] * options["scale"])
 
 
-class InterleavedOnly(nn.Module):
+class InterleavedOnly(Layers, num_heads=4, qkv=(12, 36), proj=(12, 12)):
     """Each head's query, key and value are together."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 4
-        self.qkv, self.proj = nn.Linear(12, 36), nn.Linear(12, 12)
 
     def forward(self, x, options):
         q, k, v = (part.transpose(1, 2) for part in self.qkv(x).unflatten(-1, (4, 9)).split(3, dim=3))
@@ -171,14 +161,8 @@ class Crossed(NeedsMore):
         return (part for part in (q, k.flip(1), v))
 
 
-class Windows(nn.Module):
+class Windows(Layers, heads=4, to_qkv=(12, 36), to_out=lambda: nn.Sequential(nn.Linear(12, 12), nn.Dropout(0.0))):
     """vit-pytorch's MaxViT: a grid of windows, each a square of tokens, and inputs with six axes."""
-
-    def __init__(self):
-        super().__init__()
-        self.heads = 4
-        self.to_qkv = nn.Linear(12, 36)
-        self.to_out = nn.Sequential(nn.Linear(12, 12), nn.Dropout(0.0))
 
     def forward(self, x):
         shape = x.shape
@@ -187,12 +171,8 @@ class Windows(nn.Module):
         return self.to_out(attend(q, k, v).transpose(1, 2).reshape(shape))
 
 
-class Stateful(Llama):
+class Stateful(Llama, calls=lambda: nn.Buffer(torch.zeros(()))):
     """The residual is added in place, and calls are counted."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x):
         self.calls += 1
@@ -229,8 +209,7 @@ def test_a_check_on_inputs_of_the_user(make, shape, found):
     assert f"{row.outcome} {row.reason}".startswith(found)
     assert row.outcome in str(tracker)
     assert model.training
-    with pytest.raises(InputError, match="inputs must be arguments of the model"):
-        tracker.check(model, {"y": 1})
+    refused("inputs must be arguments of the model", tracker.check, model, {"y": 1})
 
 
 def test_a_check_sees_a_forward_pass_that_was_replaced_since():
@@ -257,8 +236,7 @@ def test_a_check_on_inputs_finds_products_that_differ(layer, argument, reported)
     tracker = RankTracker(model)
     assert tracker.coverage[0].outcome == "unchecked"
     assert "could not be called alone" in tracker.coverage[0].reason
-    with pytest.raises(InputError, match=reported):
-        tracker.check(model, torch.randn(2, 5, 12))
+    refused(reported, tracker.check, model, torch.randn(2, 5, 12))
 
 
 def test_norms_of_weights_are_read_as_the_forward_pass_computes_them():
@@ -312,12 +290,8 @@ class Cross(Whisper):
         return self.out(read.transpose(1, 2).flatten(2))
 
 
-class Needy(nn.Module):
+class Needy(Layers, attn=Cross):
     """A model whose run without values fails in a function of PyTorch."""
-
-    def __init__(self):
-        super().__init__()
-        self.attn = Cross()
 
     def forward(self, x, context=None):
         return self.attn(x, x) + torch.ones(5, 7)

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from saved_models import build, quietly, save, text_model, with_adapter
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import RankTracker, Values
 from saddlescope.ranks.checkpoints import checkpoint_spectra
@@ -196,16 +197,13 @@ def test_a_tied_head_is_named_and_the_advice_works(tmp_path):
 def test_adapters_that_cannot_be_used(tmp_path):
     base = save(llama(), tmp_path / "base")
     adapted(llama(), peft.LoraConfig(r=2, use_dora=True, target_modules=ALL), tmp_path / "dora")
-    with pytest.raises(InputError, match="got DoRA, which scales the rows"):
-        checkpoint_spectra(tmp_path / "dora")
+    refused("got DoRA, which scales the rows", checkpoint_spectra, tmp_path / "dora")
     adapted(llama(), OTHERS["IA3"](), tmp_path / "ia3")
-    with pytest.raises(InputError, match=r"got IA3\. Pass the base to spectra or to lora merge"):
-        checkpoint_spectra(tmp_path / "ia3")
+    refused(r"got IA3\. Pass the base to spectra or to lora merge", checkpoint_spectra, tmp_path / "ia3")
     prompt = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     with quietly():
         peft.get_peft_model(llama(), prompt).save_pretrained(tmp_path / "prompt")
-    with pytest.raises(InputError, match="got PROMPT_TUNING, which has none"):
-        checkpoint_spectra(base, tmp_path / "prompt")
+    refused("got PROMPT_TUNING, which has none", checkpoint_spectra, base, tmp_path / "prompt")
     with quietly():
         vera = peft.VeraConfig(r=2, target_modules=ALL, save_projection=False)
     adapted(llama(), vera, tmp_path / "vera")
@@ -214,19 +212,15 @@ def test_adapters_that_cannot_be_used(tmp_path):
     config = tmp_path / "dora/adapter_config.json"
     content = json.loads(config.read_text())
     config.write_text(json.dumps(content | {"init_lora_weights": "pissa"}))
-    with pytest.raises(InputError, match="init_lora_weights='pissa', which changes the base"):
-        checkpoint_spectra(base, tmp_path / "dora")
+    refused("init_lora_weights='pissa', which changes the base", checkpoint_spectra, base, tmp_path / "dora")
     config.write_text(json.dumps(content | {"r": 3}))
-    with pytest.raises(InputError, match="got rank 3 for factors of rank 2"):
-        checkpoint_spectra(base, tmp_path / "dora")
+    refused("got rank 3 for factors of rank 2", checkpoint_spectra, base, tmp_path / "dora")
     config.write_text(json.dumps(content))
     (tmp_path / "dora/adapter_model.safetensors").unlink()
-    with pytest.raises(InputError, match="Fetch the adapter again"):
-        checkpoint_spectra(base, tmp_path / "dora")
+    refused("Fetch the adapter again", checkpoint_spectra, base, tmp_path / "dora")
     other = build("ViTForImageClassification")
     adapted(other, peft.LoraConfig(r=2, target_modules=["q_proj"]), tmp_path / "vit")
-    with pytest.raises(InputError, match="got parts that it does not have"):
-        checkpoint_spectra(base, tmp_path / "vit")
+    refused("got parts that it does not have", checkpoint_spectra, base, tmp_path / "vit")
 
 
 def test_an_adapter_of_a_resized_vocabulary(tmp_path):
@@ -238,8 +232,7 @@ def test_an_adapter_of_a_resized_vocabulary(tmp_path):
     assert bool((found.matrix_update_norm > 0).all())
     cure = "for lm_head.weight, .* Pass the base that it was trained on, such as one with a resized vocabulary"
     assert re.search(cure, found.attrs["remarks"])
-    with pytest.raises(InputError, match=cure):
-        checkpoint_spectra(base, tmp_path / "vocab", attention=False, matrices="*")
+    refused(cure, checkpoint_spectra, base, tmp_path / "vocab", attention=False, matrices="*")
 
 
 def test_settings_of_peft_are_plain_or_refused():

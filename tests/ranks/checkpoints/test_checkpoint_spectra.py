@@ -7,6 +7,7 @@ from attention_standins import all_kinds
 from safetensors.torch import save_file
 from stored_models import moved, sharded, stored
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Angles, RankTracker, Values
 from saddlescope.ranks.checkpoints import checkpoint_spectra
@@ -86,8 +87,7 @@ def test_only_the_largest_values_are_kept_but_norms_are_of_all(tmp_path):
 def test_the_number_of_heads_comes_from_the_configuration(tmp_path):
     base, tuned = pair(tmp_path)
     wanted = checkpoint_spectra(base, tuned, heads=HEADS)
-    with pytest.raises(InputError, match=r"number of heads in config\.json; got none\. Pass --heads"):
-        checkpoint_spectra(base, tuned)
+    refused(r"number of heads in config\.json; got none\. Pass --heads", checkpoint_spectra, base, tuned)
     (base / "config.json").write_text('{"num_attention_heads": 4}')
     assert checkpoint_spectra(base, tuned).identical(wanted)
     (base / "config.json").write_text('{"num_attention_heads": 2}')
@@ -106,8 +106,7 @@ def test_the_number_of_heads_comes_from_the_configuration(tmp_path):
 @pytest.mark.parametrize(("kind", "heads"), [("llama", 7), ("gpt2", 5), ("torch", 5), ("torch", None)])
 def test_a_number_of_heads_that_does_not_fit(tmp_path, kind, heads):
     base, tuned = pair(tmp_path, kind)
-    with pytest.raises(InputError, match=r"must (split into \d heads|have its number of heads)"):
-        checkpoint_spectra(base, tuned, heads=heads)
+    refused(r"must (split into \d heads|have its number of heads)", checkpoint_spectra, base, tuned, heads=heads)
 
 
 def test_a_prefix_that_one_side_lacks_is_bridged(tmp_path):
@@ -168,8 +167,7 @@ def test_a_layer_that_cannot_be_used_is_reported_and_all_others_are_done(tmp_pat
     }
     for change, words in reported.items():
         base, tuned = pair(tmp_path / change.__name__, change=change)
-        with pytest.raises(InputError, match="o_proj"):
-            checkpoint_spectra(base, tuned, heads=HEADS)
+        refused("o_proj", checkpoint_spectra, base, tuned, heads=HEADS)
         ds, faults = collected(base, tuned)
         (fault,) = faults
         assert words in fault
@@ -293,14 +291,11 @@ def test_steps_are_the_numbers_in_names_where_they_ascend(tmp_path):
 
 def test_calls_that_cannot_be_meant(tmp_path):
     base, tuned = pair(tmp_path)
-    with pytest.raises(InputError, match="tuned must name one checkpoint or more"):
-        checkpoint_spectra(base, heads=HEADS)
-    with pytest.raises(InputError, match="attention must be True if no matrices"):
-        checkpoint_spectra(base, tuned, attention=False)
+    refused("tuned must name one checkpoint or more", checkpoint_spectra, base, heads=HEADS)
+    refused("attention must be True if no matrices", checkpoint_spectra, base, tuned, attention=False)
     with pytest.raises(InputError, match="matrices must select weight matrices of the model; got 'mlp'"):
         checkpoint_spectra(base, tuned, heads=HEADS, matrices="mlp")
-    with pytest.raises(InputError, match="top must be at least 1"):
-        checkpoint_spectra(base, tuned, heads=HEADS, recorders=[Values(0)])
+    refused("top must be at least 1", lambda: checkpoint_spectra(base, tuned, heads=HEADS, recorders=[Values(0)]))
     ds = checkpoint_spectra(base, tuned, attention=False, matrices="*k_proj*")
     assert list(ds.matrix.values) == ["layers.0.k_proj.weight", "layers.1.k_proj.weight"]
     assert "layer" not in ds.dims

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from saved_models import load, save, with_adapter
 from stored_models import moved, stored
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.ranks.lora import extract_lora, logits_error
 from saddlescope.ranks.lora.truncated_svd import TruncatedSVD
 
@@ -156,8 +156,7 @@ def test_layers_that_did_not_change_get_no_adapter(tmp_path):
     assert all(".h.1." in name for name in config["target_modules"])
     assert logits_error(base, tuned, made.folder).relative < 1
     stored(tuned, before)
-    with pytest.raises(InputError, match=r"must differ from .* in a linear layer"):
-        extract_lora(base, tuned, tmp_path / "adapter", rank=2)
+    refused(r"must differ from .* in a linear layer", extract_lora, base, tuned, tmp_path / "adapter", rank=2)
 
 
 def test_a_layer_that_cannot_be_used_is_reported_and_all_others_are_in_the_adapter(tmp_path):
@@ -173,8 +172,7 @@ def test_a_layer_that_cannot_be_used_is_reported_and_all_others_are_in_the_adapt
     assert len(made.layers) == 6
     assert "NaN or infinity in transformer.h.0.mlp.c_fc.weight" in faults[0]
     assert "not measurable in this precision, for transformer.h.1.mlp.c_fc.weight" in faults[1]
-    with pytest.raises(InputError, match="NaN or infinity"):
-        extract_lora(base, tuned, tmp_path / "adapter", rank=2)
+    refused("NaN or infinity", extract_lora, base, tuned, tmp_path / "adapter", rank=2)
 
 
 def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypatch):
@@ -182,8 +180,7 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
     out = tmp_path / "adapter"
     out.mkdir()
     (out / "thesis.tex").write_text("")
-    with pytest.raises(InputError, match="must be a new folder or an adapter"):
-        extract_lora(base, tuned, out, rank=2)
+    refused("must be a new folder or an adapter", extract_lora, base, tuned, out, rank=2)
     (out / "thesis.tex").unlink()
     extract_lora(base, tuned, out, rank=2)
     first = (out / "adapter_model.safetensors").read_bytes()
@@ -193,8 +190,7 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("safetensors.torch.save_file", full)
-        with pytest.raises(InputError, match=r"Cannot write .*: No space left on device"):
-            extract_lora(base, tuned, out, rank=1)
+        refused(r"Cannot write .*: No space left on device", extract_lora, base, tuned, out, rank=1)
     assert (out / "adapter_model.safetensors").read_bytes() == first
     extract_lora(base, tuned, out, rank=1)
     assert (out / "adapter_model.safetensors").read_bytes() != first
@@ -214,8 +210,7 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
 )
 def test_options_that_cannot_be_meant(tmp_path, options, reported):
     base = stored(tmp_path / "base", {"a.weight": torch.ones(3, 3), "b.in_proj_weight": torch.ones(3, 3)})
-    with pytest.raises(InputError, match=reported):
-        extract_lora(base, base, tmp_path / "adapter", **options)
+    refused(reported, extract_lora, base, base, tmp_path / "adapter", **options)
 
 
 def test_without_a_configuration_names_stay_and_logits_are_not_compared(tmp_path):
@@ -223,16 +218,14 @@ def test_without_a_configuration_names_stay_and_logits_are_not_compared(tmp_path
     base, tuned = stored(tmp_path / "base", tensors), stored(tmp_path / "tuned", moved(tensors, 1))
     made = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0)
     assert [(layer.name, layer.rank) for layer in made.layers] == [("b", 2), ("deep.a", 3)]
-    with pytest.raises(InputError, match=r"must be a folder with a config\.json of a model of Transformers"):
-        logits_error(base, tuned, made.folder)
+    refused(r"must be a folder with a config\.json of a model of Transformers", logits_error, base, tuned, made.folder)
 
 
 def test_text_needs_a_tokenizer(folders, tmp_path):
     base, tuned = folders
     made = extract_lora(base, tuned, tmp_path / "adapter", rank=2)
     (tmp_path / "text.txt").write_text("to be or not to be " * 20)
-    with pytest.raises(InputError, match="must have a tokenizer"):
-        logits_error(base, tuned, made.folder, text=tmp_path / "text.txt")
+    refused("must have a tokenizer", logits_error, base, tuned, made.folder, text=tmp_path / "text.txt")
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = Tokenizer(models.WordLevel({"to": 0, "be": 1, "or": 2, "not": 3, "?": 4}, unk_token="?"))
@@ -241,5 +234,4 @@ def test_text_needs_a_tokenizer(folders, tmp_path):
     error = logits_error(base, tuned, made.folder, text=tmp_path / "text.txt")
     assert error.tokens in (64, 120, 128, 96)
     assert 0 < error.relative < 1
-    with pytest.raises(InputError, match="text must be a readable file of text"):
-        logits_error(base, tuned, made.folder, text=tmp_path / "none.txt")
+    refused("text must be a readable file of text", logits_error, base, tuned, made.folder, text=tmp_path / "none.txt")

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from saved_models import TEXT, build, load, save, saved_pair, text_model, with_adapter
 from stored_models import moved, stored
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints import checkpoint_spectra
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
@@ -80,8 +81,7 @@ def test_a_configuration_of_another_size_takes_no_memory(unet, tmp_path):
         ({"cross_attention_dim": 10**9}, "states more parameters than the files hold"),
     ):
         (base / "config.json").write_text(json.dumps(config | odd))
-        with pytest.raises(InputError, match=reported):
-            weights_error(base, tuned, made.adapter, format="diffusers")
+        refused(reported, weights_error, base, tuned, made.adapter, format="diffusers")
 
 
 def test_files_that_diffusers_writes_are_read_by_hand_and_resized_in_their_format(unet, tmp_path):
@@ -147,10 +147,8 @@ def test_a_file_of_a_denoiser_alone_keeps_the_names_of_its_authors(tmp_path):
     assert made.left_out == ("first_stage_model.to_q.weight",)
     again = extract_lora(*files, tmp_path / "a", rank=1, format="kohya")  # replaces an adapter
     assert len(load_file(again.adapter)) == 3
-    with pytest.raises(InputError, match="must be a part of a pipeline"):
-        extract_lora(*files, tmp_path / "b", rank=1, format="diffusers")
-    with pytest.raises(InputError, match="must be a new folder or an adapter"):
-        extract_lora(*files, paths[1], rank=1, format="kohya")
+    refused("must be a part of a pipeline", extract_lora, *files, tmp_path / "b", rank=1, format="diffusers")
+    refused("must be a new folder or an adapter", extract_lora, *files, paths[1], rank=1, format="kohya")
     with pytest.raises(InputError, match="format must be peft, diffusers, kohya; got 'a1111'"):
         extract_lora(*files, tmp_path / "b", rank=1, format="a1111")
 
@@ -201,8 +199,7 @@ def test_adapters_of_single_experts_name_a_way(tmp_path):
               tmp_path / "adapter_model.safetensors")  # fmt: skip
     settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["w2"]}
     (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
-    with pytest.raises(InputError, match="Merge it first: PeftModel"):
-        checkpoint_spectra(base, tmp_path, attention=False, matrices="*experts*")
+    refused("Merge it first: PeftModel", checkpoint_spectra, base, tmp_path, attention=False, matrices="*experts*")
     merged = with_adapter(load("MixtralForCausalLM", base), tmp_path).merge_and_unload()
     found = checkpoint_spectra(base, save(merged, tmp_path / "merged"), attention=False, matrices="*.0.mlp*down_proj")
     np.testing.assert_allclose(found.matrix_update_norm[0], float((factors["B"] @ factors["A"]).norm()), rtol=1e-4)

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from saved_models import load, quietly, save, text_model
 from stored_models import sharded
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.lora import logits_error, merge_into_base, merge_lora
@@ -76,8 +77,7 @@ def test_a_sum_has_no_cross_terms_and_keeps_every_scale(tmp_path):
     made = merge_lora([tmp_path / "a", tmp_path / "b"], tmp_path / "c", weights=[1.0, -0.5], energy=0.9, max_rank=5)
     assert all(layer.captured_energy() >= 0.9 or layer.rank == 5 for layer in made.layers)
     loaded(base, made.adapter)
-    with pytest.raises(InputError, match="got updates of 0"):
-        merge_lora([tmp_path / "a", tmp_path / "a"], tmp_path / "d", weights=[1.0, -1.0])
+    refused("got updates of 0", merge_lora, [tmp_path / "a", tmp_path / "a"], tmp_path / "d", weights=[1.0, -1.0])
     trained(base, tmp_path / "e", r=20)  # factors that are larger than their product
     with pytest.raises(InputError, match="e must change weights by factors; got updates of 0"):
         merge_lora([tmp_path / "e"] * 3, tmp_path / "d", weights=[0.1, 0.2, -0.3])
@@ -159,10 +159,8 @@ def test_an_adapter_of_peft_gets_the_names_of_kohya_and_diffusers(tmp_path):
     with pytest.raises(InputError, match="must have dots in the names"):
         merge_lora([made.adapter.parent.parent / "kohya/kohya.safetensors"], tmp_path / "d", format="peft")
     file.write_text(json.dumps(config))
-    with pytest.raises(InputError, match="must name a class of Diffusers"):
-        merge_lora([tmp_path / "a"], tmp_path / "d", format="kohya")
-    with pytest.raises(InputError, match="adapters must have one format"):
-        merge_lora([tmp_path / "a", tmp_path / "diffusers"], tmp_path / "d")
+    refused("must name a class of Diffusers", merge_lora, [tmp_path / "a"], tmp_path / "d", format="kohya")
+    refused("adapters must have one format", merge_lora, [tmp_path / "a", tmp_path / "diffusers"], tmp_path / "d")
 
 
 def test_a_base_in_shards_gets_the_weights_that_peft_merges(tmp_path):
@@ -191,8 +189,7 @@ def test_a_base_in_shards_gets_the_weights_that_peft_merges(tmp_path):
         expected = tensor.double() + (0.5 * first[own] - second[own] if own in first else 0)
         torch.testing.assert_close(found[name].double(), expected, rtol=1e-6, atol=1e-6)
     assert 0 < both.rounding < 1e-5
-    with pytest.raises(InputError, match="must be a new folder"):
-        merge_into_base(base, [tmp_path / "a"], tmp_path / "both")
+    refused("must be a new folder", merge_into_base, base, [tmp_path / "a"], tmp_path / "both")
 
 
 def test_what_rounding_takes_of_an_update_is_stated(tmp_path):
@@ -220,15 +217,13 @@ def test_what_rounding_takes_of_an_update_is_stated(tmp_path):
 )
 def test_options_that_cannot_be_meant(options, reported, tmp_path):
     save_file({"layer.lora_A.weight": draw(1, 4), "layer.lora_B.weight": draw(4, 1)}, tmp_path / "a.safetensors")
-    with pytest.raises(InputError, match=reported):
-        merge_lora([tmp_path / "a.safetensors"], tmp_path / "c", **options)
+    refused(reported, merge_lora, [tmp_path / "a.safetensors"], tmp_path / "c", **options)
 
 
 def test_adapters_that_need_their_base_are_merged_only_into_it(tmp_path):
     base = llama(tmp_path)
     trained(base, tmp_path / "dora", r=2, use_dora=True)
-    with pytest.raises(InputError, match="got DoRA, which scales the rows"):
-        merge_lora([tmp_path / "dora"], tmp_path / "c", rank=1)
+    refused("got DoRA, which scales the rows", merge_lora, [tmp_path / "dora"], tmp_path / "c", rank=1)
     made = merge_into_base(base, [tmp_path / "dora"], tmp_path / "merged")
     assert logits_error(base, made.folder, tmp_path / "dora").relative < 1e-4
 
@@ -262,8 +257,7 @@ def test_files_of_users_are_never_replaced(tmp_path):
     with pytest.raises(InputError, match="must be a new folder or an adapter"):  # of one file, but under another name
         merge_lora([tmp_path / "run/checkpoint-1/a.safetensors"], tmp_path / "precious", rank=1)
     made = merge_lora([tmp_path / "run/checkpoint-1/a.safetensors"], tmp_path / "made", rank=1)
-    with pytest.raises(InputError, match="out must be a folder that holds none of the adapters"):
-        merge_lora([made.folder], made.folder, rank=1)
+    refused("out must be a folder that holds none of the adapters", merge_lora, [made.folder], made.folder, rank=1)
     assert updates(tmp_path / "precious/other.safetensors")
 
 

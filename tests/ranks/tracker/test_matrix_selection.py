@@ -5,9 +5,11 @@
 import numpy as np
 import pytest
 import torch
+from attention_standins import Layers
 from small_vit import SMALL
 from torch import nn
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, RankTracker
 from saddlescope.ranks.module_names import canonical_name, unwrap_model
@@ -50,18 +52,13 @@ def test_shared_matrices_are_reported_once():
 def test_patterns_that_match_nothing_are_refused():
     model = ViT(SMALL)
     some = r"Names are position, patch_embedding.weight, .* and \d+ more; \* matches any part"
-    with pytest.raises(InputError, match="got '\\*.mlp.\\*', which matches none. " + some):
-        select_matrices(model, "*.mlp.*")
-    with pytest.raises(InputError, match="got 'fc1', which matches none"):
-        select_matrices(model, ["*.expand", "fc1"])
+    refused("got '\\*.mlp.\\*', which matches none. " + some, select_matrices, model, "*.mlp.*")
+    refused("got 'fc1', which matches none", select_matrices, model, ["*.expand", "fc1"])
     with pytest.raises(InputError, match=r"got 'norm.weight', which matches none"):  # no matrix
         select_matrices(model, "norm.weight")
-    with pytest.raises(InputError, match=r"got <function .*which matches none"):
-        select_matrices(model, lambda name, parameter: False)
-    with pytest.raises(InputError, match="Names are none: the model has no matrix"):
-        select_matrices(nn.LayerNorm(3), "*")
-    with pytest.raises(InputError, match="matches none"):
-        select_matrices(model, ())
+    refused(r"got <function .*which matches none", select_matrices, model, lambda name, parameter: False)
+    refused("Names are none: the model has no matrix", select_matrices, nn.LayerNorm(3), "*")
+    refused("matches none", select_matrices, model, ())
 
 
 def test_names_are_those_of_the_model_whatever_is_around_it():
@@ -94,12 +91,8 @@ def test_a_model_without_attention_is_tracked_by_its_matrices_alone():
     assert np.isnan(dataset.matrix_stable_rank[0, 1])
 
 
-class OwnAttention(nn.Module):
+class OwnAttention(Layers, mixing=(4, 12)):
     """Attention with unknown names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mixing = nn.Linear(4, 12)
 
 
 def test_attention_under_unknown_names_is_reported_where_matrices_are_chosen():
@@ -122,20 +115,16 @@ def test_heads_and_matrices_share_a_data_set():
     assert "layer" not in alone.to_xarray().dims
 
 
-class Experts(nn.Module):
+def cube(*shape):
+    return lambda: nn.Parameter(torch.randn(*shape))
+
+
+class Experts(Layers, up=cube(3, 6, 4), down=cube(3, 4, 5)):
     """Experts of a mixture, as Transformers 5 has them: parameters of three axes in a module of this kind."""
 
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Parameter(torch.randn(3, 6, 4)), nn.Parameter(torch.randn(3, 4, 5))
 
-
-class Mixture(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.position = nn.Parameter(torch.randn(1, 7, 4))  # no matrix
-        self.convolution = nn.Conv1d(4, 4, 3)
-        self.gate, self.mlp = nn.Linear(4, 3, bias=False), Experts()
+class Mixture(Layers, position=cube(1, 7, 4), convolution=lambda: nn.Conv1d(4, 4, 3), gate=(4, 3, False), mlp=Experts):
+    """Experts among parameters that are no matrices."""
 
 
 def test_experts_are_matrices_of_their_own():
@@ -146,8 +135,7 @@ def test_experts_are_matrices_of_their_own():
     assert list(select_matrices(model, ["mlp.down[1]", "*.up[2]"])) == [experts[2], experts[4]]
     assert list(select_matrices(model, lambda name, parameter: name.endswith("[0]"))) == [experts[0], experts[3]]
     assert list(select_matrices(model, "*", experts=False)) == ["gate.weight"]
-    with pytest.raises(InputError, match=r"got 'mlp\.up\[3\]', which matches none"):
-        select_matrices(model, "mlp.up[3]")
+    refused(r"got 'mlp\.up\[3\]', which matches none", select_matrices, model, "mlp.up[3]")
 
 
 def test_each_expert_has_the_spectrum_of_its_own_update():

@@ -10,6 +10,7 @@ from small_vit import SMALL, assert_record
 from torch import nn
 from torch.nn import functional
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, RankTracker
 from saddlescope.training import ViT
@@ -166,22 +167,18 @@ def test_adagrad_has_state_before_its_first_step():
     backward(model)
     optimizer.step()
     assert_record(tracker, 0, model)
-    with pytest.raises(InputError, match="optimizer must not have made a step yet; got state for"):
-        RankTracker(model).watch(optimizer)
+    refused("optimizer must not have made a step yet; got state for", RankTracker(model).watch, optimizer)
 
 
 def test_bad_input(types_unchecked):
     model = fresh()
     first, second = halves(model)
     tracker = RankTracker(model)
-    with pytest.raises(InputError, match="optimizers must be one or more; got none"):
-        tracker.watch()
-    with pytest.raises(InputError, match="optimizers must differ; got the same one twice"):
-        tracker.watch(first, first)
+    refused("optimizers must be one or more; got none", tracker.watch)
+    refused("optimizers must differ; got the same one twice", tracker.watch, first, first)
     with types_unchecked():
         for other in ([first, second], model):
-            with pytest.raises(InputError, match=r"whose step can be watched; got (list|ViT)\. Call tracker\.step\(\)"):
-                tracker.watch(other)
+            refused(r"whose step can be watched; got (list|ViT)\. Call tracker\.step\(\)", tracker.watch, other)
     assert not first._optimizer_step_post_hooks  # a refusal leaves nothing behind
 
 

@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 import torch
+from attention_standins import Layers
 from small_vit import SMALL, step_at_random
-from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, Increments, RankTracker, Values, Vectors
@@ -91,13 +91,8 @@ def update_of_tracker(model, tracker, name):
     return (model.get_parameter(name).detach() - initial).numpy()
 
 
-class Wide(nn.Module):
+class Wide(Layers, large=(700, 600, False), small=(20, 30, False)):
     """Matrices large enough for the randomised method, and one that is not."""
-
-    def __init__(self):
-        super().__init__()
-        self.large = nn.Linear(700, 600, bias=False)
-        self.small = nn.Linear(20, 30, bias=False)
 
 
 def decaying(model, seed=0):

@@ -10,7 +10,7 @@ from attention_standins import GPT2Attention
 from small_vit import SMALL, step_at_random
 from torch import nn
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.ranks import Angles, AtSteps, Every, Increments, OnDisk, Orders, RankTracker, Values, Vectors
 from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training import Adam, TrainConfig, ViT, fit, load
@@ -92,14 +92,12 @@ def test_a_state_of_an_earlier_version_is_named_and_the_cure_given(absent):
         f"state must be of version 2; got one that an earlier version of saddlescope saved, without {absent}. Resume "
         "with the version that saved it, or train from the start without this state."
     )
-    with pytest.raises(InputError, match=f"^{re.escape(expected)}$"):
-        RankTracker(ViT(SMALL)).load_state_dict(state)
+    refused(f"^{re.escape(expected)}$", RankTracker(ViT(SMALL)).load_state_dict, state)
 
 
 def test_a_state_of_a_later_version_is_named():
     state = recorded().state_dict() | {"version": 3}
-    with pytest.raises(InputError, match="got version 3, which a later version of saddlescope saved"):
-        RankTracker(ViT(SMALL)).load_state_dict(state)
+    refused("got version 3, which a later version of saddlescope saved", RankTracker(ViT(SMALL)).load_state_dict, state)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +112,7 @@ def test_a_state_of_a_later_version_is_named():
 )  # fmt: skip
 def test_a_state_of_another_tracker_is_said_to_differ_in_what_it_differs(other, match):
     state = recorded().state_dict()
-    with pytest.raises(InputError, match=re.escape(match)):
-        other().load_state_dict(state)
+    refused(re.escape(match), other().load_state_dict, state)
 
 
 def test_a_run_whose_kept_progress_is_of_an_earlier_version_says_how_to_start_afresh(tmp_path):
@@ -133,7 +130,6 @@ def test_a_run_whose_kept_progress_is_of_an_earlier_version_says_how_to_start_af
     assert state is not None
     del state["tracker"]["version"], state["tracker"]["increments"]
     write_state(path, state)
-    with pytest.raises(InputError, match=r"another version, or another kind of run, has written\. Delete this file to"):
-        call()
+    refused(r"another version, or another kind of run, has written\. Delete this file to", call)
     path.unlink()
     call()

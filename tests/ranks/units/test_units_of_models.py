@@ -10,9 +10,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from attention_standins import Layers
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, UnitTracker, active_units, units_of
 from saddlescope.ranks.units import equal_units
@@ -36,28 +38,9 @@ class Mlp(nn.Module):
         return self.fc2(self.between(self.fc1(x)))
 
 
-class Gated(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(4, 7, bias=False), nn.Linear(4, 7, bias=False)
-        self.down_proj = nn.Linear(7, 4, bias=False)
-
+class Gated(Layers, gate_proj=(4, 7, False), up_proj=(4, 7, False), down_proj=(7, 4, False)):
     def forward(self, x):
         return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
-class Power(nn.Module):
-    def __init__(self, power):
-        super().__init__()
-        self.power = power
-
-    def forward(self, x):
-        return x**self.power
-
-
-class Absolute(nn.Module):
-    def forward(self, x):
-        return x.abs()
 
 
 class Between(nn.Module):
@@ -69,6 +52,10 @@ class Between(nn.Module):
 
     def forward(self, x):
         return self.act(x)
+
+
+def power(exponent):
+    return Between(lambda x: x**exponent)
 
 
 class Bert(nn.Module):
@@ -162,8 +149,7 @@ class Backwards(nn.Sequential):
 )
 def test_what_is_no_sum_of_units_is_left_out(model):
     """Functions between two layers may treat units differently, or move them."""
-    with pytest.raises(InputError, match="sum of units"):
-        units_of(model)
+    refused("sum of units", units_of, model)
 
 
 class Lora(nn.Linear):
@@ -188,10 +174,7 @@ def test_what_computes_something_else_than_its_weights_say_is_left_out(change):
     model = perceptron()
     change(model)
     nn.init.zeros_(model[2].weight)  # which would hide the difference
-    with pytest.raises(
-        InputError, match=r"found none, since 0 -> 2 is none: .* than its weights say. Name other layers"
-    ):
-        active_units(model)
+    refused(r"found none, since 0 -> 2 is none: .* than its weights say. Name other layers", active_units, model)
 
 
 @pytest.mark.parametrize(
@@ -233,10 +216,8 @@ def test_named_pairs():
     (into,), out = group.weights_by_layer()
     assert (into.shape, out.shape, into.dtype) == ((6, 4), (6, 1), torch.float64)
     assert active_units(model, pairs={"first": "second"}).counts == (6,)
-    with pytest.raises(InputError, match="no layer of pairs 'frist'; did you mean first"):
-        units_of(model, pairs={"frist": "second"})
-    with pytest.raises(InputError, match="features fit"):
-        units_of(model, pairs={"first": "first"})
+    refused("no layer of pairs 'frist'; did you mean first", units_of, model, pairs={"frist": "second"})
+    refused("features fit", units_of, model, pairs={"first": "first"})
 
 
 def test_a_network_learns_one_neuron_after_the_other():
@@ -271,8 +252,7 @@ def test_a_resumed_tracker_goes_on():
     second.load_state_dict(first.state_dict())
     second.step()
     assert (second.steps, len(second.sizes[0])) == ((0, 1, 2), 3)
-    with pytest.raises(InputError, match="state must be of the units"):
-        UnitTracker(images()).load_state_dict(first.state_dict())
+    refused("state must be of the units", UnitTracker(images()).load_state_dict, first.state_dict())
 
 
 def test_callbacks_take_it():
@@ -322,10 +302,10 @@ def neurons(activation, into, out):
         (nn.ReLU(), [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 3.0]], [1.0, -0.5, 1.0, -1.0], [3.0, 1.0, 0.0, 0.0]),
         (nn.ReLU(), [[1.0], [-1.0]], [2.0, -1.0], [2.0, 1.0]),
         (nn.Tanh(), [[1.0], [-1.0]], [2.0, -1.0], [3.0, 0.0]),  # odd: neurons that differ by a sign are one
-        (Power(2), [[2.0], [-1.0]], [1.0, -4.0], [0.0, 0.0]),  # (2x)^2 - 4x^2 is nothing
-        (Power(2), [[2.0], [1.0]], [1.0, -2.0], [2 ** (2 / 3), 0.0]),  # 2 x^2: three factors, as a product of two
-        (Power(3), [[2.0], [-1.0]], [1.0, 8.0], [0.0, 0.0]),
-        (Absolute(), [[2.0], [-1.0]], [1.0, -2.0], [0.0, 0.0]),
+        (power(2), [[2.0], [-1.0]], [1.0, -4.0], [0.0, 0.0]),  # (2x)^2 - 4x^2 is nothing
+        (power(2), [[2.0], [1.0]], [1.0, -2.0], [2 ** (2 / 3), 0.0]),  # 2 x^2: three factors, as a product of two
+        (power(3), [[2.0], [-1.0]], [1.0, 8.0], [0.0, 0.0]),
+        (Between(torch.abs), [[2.0], [-1.0]], [1.0, -2.0], [0.0, 0.0]),
         (nn.LeakyReLU(), [[2.0], [1.0], [-1.0]], [1.0, 1.0, 1.0], [3.0, 1.0, 0.0]),
         (nn.Tanh(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [4.0, 1.0, 0.0]),  # tanh(2x) is not tanh(x)
         (nn.GELU(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [2.0, 2.0, 1.0]),
@@ -340,7 +320,7 @@ def test_units_are_one_if_their_features_are_in_proportion(activation, into, out
     assert (found.active, found.counts) == ((sum(size > 0.5 for size in sizes),), (len(sizes),))
 
 
-@pytest.mark.parametrize("activation", [nn.ReLU(), Power(2), Power(3), nn.Tanh()])
+@pytest.mark.parametrize("activation", [nn.ReLU(), power(2), power(3), nn.Tanh()])
 def test_sizes_grow_with_the_square_of_all_weights(activation):
     """So that units of different powers compare, and a tenth of the largest size is a level for all."""
     sizes = [active_units(neurons(activation, [[scale]], [scale])).sizes[0] for scale in (1.0, 2.0)]
@@ -465,10 +445,8 @@ def test_a_run_that_diverges_goes_on_with_a_warning():
         tracker.step()
     tracker.step()  # no further warning
     assert np.isnan(tracker.sizes[0][1:]).all()
-    with pytest.raises(InputError, match="NaN from step 1 on, where the training diverged"):
-        tracker.staircase([1.0, np.nan, np.nan])
-    with pytest.raises(InputError, match="weights must be finite"):
-        UnitTracker(model)
+    refused("NaN from step 1 on, where the training diverged", tracker.staircase, [1.0, np.nan, np.nan])
+    refused("weights must be finite", UnitTracker, model)
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200, 1.0])
@@ -493,10 +471,8 @@ def test_a_unit_that_never_fires_is_not_active():
     assert found.active == (fires,)
     assert "that fire on the inputs" in repr(found)
     assert "by weights alone" in repr(active_units(model))
-    with pytest.raises(InputError, match="inputs must be arguments of the model"):
-        active_units(model, inputs=torch.randn(5, 7))
-    with pytest.raises(InputError, match="inputs must give finite features"):
-        active_units(model, inputs=x * torch.nan)
+    refused("inputs must be arguments of the model", active_units, model, inputs=torch.randn(5, 7))
+    refused("inputs must give finite features", active_units, model, inputs=x * torch.nan)
     assert model.training
 
 

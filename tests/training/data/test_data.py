@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.training import load
 
@@ -111,8 +112,7 @@ def test_subsets_are_balanced_ordered_nested_and_repeatable():
 
 @pytest.mark.parametrize(("train", "message"), [(95, "multiple of the 10 classes"), (0, "positive"), (1500, "at most")])
 def test_bad_subsets_are_refused(train, message):
-    with pytest.raises(InputError, match=message):
-        load("digits").subset(train)
+    refused(message, load("digits").subset, train)
 
 
 def test_the_digest_sees_every_pixel_and_label():
@@ -127,25 +127,20 @@ def test_the_digest_sees_every_pixel_and_label():
 
 
 def test_unknown_names_and_folders(tmp_path):
-    with pytest.raises(InputError, match="no data set 'cifar'; did you mean cifar10"):
-        load("cifar", tmp_path)
-    with pytest.raises(InputError, match="folder must be the folder with the data set 'mnist'; got None"):
-        load("mnist")
-    with pytest.raises(InputError, match="folder must be an existing folder"):
-        load("mnist", tmp_path / "none")
+    refused("no data set 'cifar'; did you mean cifar10", load, "cifar", tmp_path)
+    refused("folder must be the folder with the data set 'mnist'; got None", load, "mnist")
+    refused("folder must be an existing folder", load, "mnist", tmp_path / "none")
     for name, file in (
         ("mnist", "mnist/train-images"),
         ("cifar10", "data_batch_1"),
         ("mnist-small", "mnist-small.npz"),
     ):
-        with pytest.raises(InputError, match=f"folder must hold .*{file}"):
-            load(name, tmp_path)
+        refused(f"folder must hold .*{file}", load, name, tmp_path)
 
 
 def test_files_that_are_not_the_official_ones_are_refused(own_mnist, own_cifar):
     for name in ("mnist", "cifar10"):
-        with pytest.raises(InputError, match="must be the official file; its MD5 differs"):
-            load(name, own_mnist)
+        refused("must be the official file; its MD5 differs", load, name, own_mnist)
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -158,8 +153,7 @@ def test_a_hostile_batch_is_refused_and_not_executed(own_cifar, tmp_path, verify
 
     path = own_cifar / "cifar-10-batches-py" / "data_batch_1"
     path.write_bytes(pickle.dumps({b"data": Hostile(), b"labels": [0]}))
-    with pytest.raises(InputError, match="data_batch_1"):
-        load("cifar10", own_cifar, verify=verify)
+    refused("data_batch_1", load, "cifar10", own_cifar, verify=verify)
     assert not (tmp_path / "marker").exists()
 
 
@@ -195,9 +189,9 @@ def flip(content: bytes) -> bytes:
 def test_damaged_files_are_named(own_mnist, own_cifar, file, damage, message):
     path = own_mnist / file
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(InputError, match=message) as refused:
+    with pytest.raises(InputError, match=message) as error:
         load("mnist" if "mnist/" in file else "cifar10", own_mnist, verify=False)
-    assert path.name in str(refused.value) or "must have" in str(refused.value)
+    assert path.name in str(error.value) or "must have" in str(error.value)
 
 
 @pytest.mark.parametrize("damage", [cut, flip, lambda _: b"", lambda _: b"text"])
@@ -205,13 +199,11 @@ def test_a_damaged_small_set_is_named(tmp_path, data_folder, damage):
     shutil.copy(data_folder / "mnist-small.npz", tmp_path)
     path = tmp_path / "mnist-small.npz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(InputError, match=r"mnist-small.npz must be a complete .npz file"):
-        load("mnist-small", tmp_path)
+    refused(r"mnist-small.npz must be a complete .npz file", load, "mnist-small", tmp_path)
 
 
 def test_a_small_set_of_objects_is_never_unpickled(tmp_path):
     np.savez(
         tmp_path / "mnist-small.npz", **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([None]))
     )
-    with pytest.raises(InputError, match="damaged"):
-        load("mnist-small", tmp_path)
+    refused("damaged", load, "mnist-small", tmp_path)

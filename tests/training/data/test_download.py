@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.cli import main
 from saddlescope.training.data import download as download_module
@@ -101,11 +102,9 @@ def test_a_file_comes_whole_to_its_place_and_only_once(server, tmp_path):
 def test_a_broken_download_goes_on_behind_its_last_byte(server, tmp_path):
     sources = source(server, "a", CONTENT, ("a",))
     server.breaks = 5000
-    with pytest.raises(InputError, match=r"a could not be downloaded .*broke after 5000 of 10240 bytes"):
-        download("set", tmp_path, sources=sources)
+    refused(r"a could not be downloaded .*broke after 5000 of 10240 bytes", download, "set", tmp_path, sources=sources)
     assert names(tmp_path) == ["a.part"]
-    with pytest.raises(InputError, match="broke after 10000 of 10240"):
-        download("set", tmp_path, sources=sources)
+    refused("broke after 10000 of 10240", download, "set", tmp_path, sources=sources)
     server.breaks = None
     download("set", tmp_path, sources=sources)
     assert server.asked == [None, "bytes=5000-", "bytes=10000-"]
@@ -144,8 +143,7 @@ def test_the_next_address_is_tried_and_all_are_named(server, tmp_path):
     download("set", tmp_path / "one", sources=sources)
     assert (tmp_path / "one" / "a").read_bytes() == CONTENT
     del server.files["a"]
-    with pytest.raises(InputError, match=r"gone/a: Not Found; .*/a: Not Found"):
-        download("set", tmp_path / "two", sources=sources)
+    refused(r"gone/a: Not Found; .*/a: Not Found", download, "set", tmp_path / "two", sources=sources)
 
 
 def tar(members: dict[str, bytes], links: dict[str, str]) -> bytes:
@@ -181,19 +179,15 @@ def test_of_an_archive_the_wanted_members_come_and_nothing_else(server, tmp_path
 def test_an_archive_without_its_members_or_with_a_link_in_their_place_is_refused(server, tmp_path):
     for links in ({}, {"set/train": "/etc/passwd"}):
         sources = source(server, "set.tar.gz", tar({"set/other": b"1"}, links), ("set/train",))
-        with pytest.raises(InputError, match=r"set.tar.gz must be an archive with set/train"):
-            download("set", tmp_path, sources=sources)
+        refused(r"set.tar.gz must be an archive with set/train", download, "set", tmp_path, sources=sources)
         assert "set/train" not in names(tmp_path)
 
 
 def test_bad_input(tmp_path):
-    with pytest.raises(InputError, match="no data set to download 'cifar'; did you mean cifar10"):
-        download("cifar", tmp_path)
-    with pytest.raises(InputError, match=r"imagenet is only available from https://image-net\.org"):
-        download("imagenet", tmp_path)
+    refused("no data set to download 'cifar'; did you mean cifar10", download, "cifar", tmp_path)
+    refused(r"imagenet is only available from https://image-net\.org", download, "imagenet", tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="folder must be one that can be written to"):
-        download("mnist", tmp_path / "file" / "data")
+    refused("folder must be one that can be written to", download, "mnist", tmp_path / "file" / "data")
 
 
 def test_every_source_is_https_and_known_by_a_checksum_and_gives_what_the_readers_read():

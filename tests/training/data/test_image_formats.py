@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.training import load
 from saddlescope.training.data import imagenet
 from saddlescope.training.data.image_files import pair_images
@@ -43,8 +43,7 @@ def test_cifar100_has_its_fine_classes_and_its_colours_in_planes(own_cifar100):
     raw = pickle.loads((own_cifar100 / "cifar-100-python" / "train").read_bytes())[b"data"]
     assert data.train_images[3, 2, 5, 7] == raw[3, 2 * 1024 + 5 * 32 + 7]
     assert len(data.subset(100).train_labels) == 100
-    with pytest.raises(InputError, match="must be the official file; its MD5 differs"):
-        load("cifar100", own_cifar100)
+    refused("must be the official file; its MD5 differs", load, "cifar100", own_cifar100)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +57,7 @@ def test_cifar100_has_its_fine_classes_and_its_colours_in_planes(own_cifar100):
 def test_damaged_cifar100_is_refused(own_cifar100, change, message):
     path = own_cifar100 / "cifar-100-python" / "train"
     path.write_bytes(pickle.dumps(pickle.loads(path.read_bytes()) | change))
-    with pytest.raises(InputError, match=message):
-        load("cifar100", own_cifar100, verify=False)
+    refused(message, load, "cifar100", own_cifar100, verify=False)
 
 
 def test_pairs_show_the_two_digits_of_their_class_each_twice_as_tall():
@@ -110,8 +108,7 @@ def test_pairs_of_wrong_labels_are_refused(tmp_path, half, labels, message):
         given = labels if stem.startswith(half) else [*range(10)] * 4
         batch = {"data": np.zeros((40, 3072), np.uint8), "labels": given}
         (tmp_path / "cifar-10-batches-py" / stem).write_bytes(pickle.dumps(batch))
-    with pytest.raises(InputError, match=message):
-        load("cifar10-pairs", tmp_path, verify=False)
+    refused(message, load, "cifar10-pairs", tmp_path, verify=False)
 
 
 @pytest.mark.slow  # unpacks all of CIFAR-10
@@ -187,23 +184,18 @@ def test_a_killed_decoding_goes_on_where_it_was(own_imagenet, monkeypatch):
     (own_imagenet / "imagenet" / "train" / "n02" / "n02_2.JPEG").unlink()
     assert len(read_image_folder(own_imagenet, False, size=28).train_labels) == 4  # other files: decoded anew
     (place / "train.json").write_text('{"files": ')
-    with pytest.raises(InputError, match="delete the folder if it is damaged"):
-        read_image_folder(own_imagenet, False, size=28)
+    refused("delete the folder if it is damaged", read_image_folder, own_imagenet, False, size=28)
 
 
 def test_image_folders_that_cannot_be_used_are_refused(own_imagenet, tmp_path):
-    with pytest.raises(InputError, match=r"images of ILSVRC 2012 in 1,000 classes; got 5 \+ 2 in 2"):
-        load("imagenet", own_imagenet)
+    refused(r"images of ILSVRC 2012 in 1,000 classes; got 5 \+ 2 in 2", load, "imagenet", own_imagenet)
     home = own_imagenet / "imagenet"
     broken = home / "train" / "n01" / "n01_0.JPEG"
     whole = broken.read_bytes()
     broken.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"n01_0.JPEG must be a complete JPEG or PNG image"):
-        load("imagenet", own_imagenet, verify=False)
+    refused(r"n01_0.JPEG must be a complete JPEG or PNG image", load, "imagenet", own_imagenet, verify=False)
     broken.write_bytes(whole)
     (home / "val" / "n03").mkdir()
-    with pytest.raises(InputError, match="must hold classes of imagenet/train alone; got 'n03'"):
-        load("imagenet", own_imagenet, verify=False)
+    refused("must hold classes of imagenet/train alone; got 'n03'", load, "imagenet", own_imagenet, verify=False)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="folder must hold imagenet/train with a folder for each class"):
-        load("imagenet", tmp_path / "empty")
+    refused("folder must hold imagenet/train with a folder for each class", load, "imagenet", tmp_path / "empty")

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.training.data import text as text_module
 from saddlescope.training.data.text import TextData, learn_vocabulary, load_text, tokenize
 
@@ -134,8 +134,7 @@ def test_ones_own_text_in_wikitext_s_files(tmp_path):
 
 
 def test_files_of_another_length_are_not_the_official_ones(tmp_path):
-    with pytest.raises(InputError, match=r"2,088,628 words.* got 3\b"):
-        load_text("wikitext-2", wikitext(tmp_path))
+    refused(r"2,088,628 words.* got 3\b", load_text, "wikitext-2", wikitext(tmp_path))
 
 
 @pytest.mark.data
@@ -146,21 +145,13 @@ def test_the_official_files_are_recognised(data_folder):
 
 
 def test_what_is_wrong_is_said(tmp_path):
-    with pytest.raises(InputError, match="did you mean wikitext-2"):
-        load_text("wikitext2")
-    with pytest.raises(InputError, match="got None"):
-        load_text("wikitext-2")
-    with pytest.raises(InputError, match="must hold wikitext-103/wiki"):
-        load_text("wikitext-103", tmp_path)
+    refused("did you mean wikitext-2", load_text, "wikitext2")
+    refused("got None", load_text, "wikitext-2")
+    refused("must hold wikitext-103/wiki", load_text, "wikitext-103", tmp_path)
     (wikitext(tmp_path) / "wikitext-2/wiki.train.tokens").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="UTF-8"):
-        load_text("wikitext-2", tmp_path)
-    with pytest.raises(InputError, match="size must be at least 256"):
-        learn_vocabulary(a_text("x"), 255)
-    with pytest.raises(InputError, match="train must be at least 1"):
-        a_text("x").first(0)
+    refused("UTF-8", load_text, "wikitext-2", tmp_path)
+    refused("size must be at least 256", learn_vocabulary, a_text("x"), 255)
+    refused("train must be at least 1", a_text("x").first, 0)
     vocabulary = learn_vocabulary(a_text("x"), 256)
-    with pytest.raises(InputError, match="block must be at least 2"):
-        tokenize(a_text("x"), vocabulary, block=1)
-    with pytest.raises(InputError, match="at most the 9 tokens of the test text"):
-        tokenize(a_text("long enough text"), vocabulary, block=10)
+    refused("block must be at least 2", tokenize, a_text("x"), vocabulary, block=1)
+    refused("at most the 9 tokens of the test text", tokenize, a_text("long enough text"), vocabulary, block=10)

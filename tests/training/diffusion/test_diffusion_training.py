@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_diffusion import CONFIG, NETWORK, PROCESS
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.training import torch_settings
 from saddlescope.training.diffusion import training
@@ -144,8 +145,7 @@ def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(tmp_p
     content = (tmp_path / "run").read_bytes()
     run.step = 3
     for look in (run.save, run.record):
-        with pytest.raises(InputError, match=r"the loss is nan at step 1[.] Lower it"):
-            look()
+        refused(r"the loss is nan at step 1[.] Lower it", look)
     assert (tmp_path / "run").read_bytes() == content
     assert not run.kept
 
@@ -157,16 +157,14 @@ def test_bad_input():
         ({"classes": (0, 4)}, "classes must be two or more different"),
         ({"first_record": 10}, "first_record must be at least 1 and at most 9; got 10"),
     ):
-        with pytest.raises(InputError, match=message):
-            replace(CONFIG, **change)
+        refused(message, replace, CONFIG, **change)
     with pytest.raises(InputError, match="batch must be at most the 30 training images; got 31"):
         fit_diffusion(PROCESS, NETWORK, replace(CONFIG, batch=31))
     with pytest.raises(InputError, match=r"network\.pixels must be those of the process, 8; got 16"):
         fit_diffusion(PROCESS, replace(NETWORK, pixels=16), CONFIG)
     with pytest.raises(InputError, match=r"network\.condition must be 4, the length of a prompt; got 3"):
         fit_diffusion(PROCESS, replace(NETWORK, condition=3), CONFIG)
-    with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
-        fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint_every=0)
+    refused("checkpoint_every must be at least 1; got 0", fit_diffusion, PROCESS, NETWORK, CONFIG, checkpoint_every=0)
 
 
 def test_bfloat16_learns_the_same_and_keeps_float32_weights():
