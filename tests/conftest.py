@@ -223,9 +223,17 @@ def browser_context(chromium):
 
 
 @pytest.fixture
-def new_page(browser_context):
-    """Open a page that is closed after the test, and collect its trouble: the console must stay empty."""
-    pages, trouble = [], []
+def trouble():
+    """Return the list of what went wrong in pages, which must stay empty."""
+    found = []
+    yield found
+    assert found == []
+
+
+@pytest.fixture
+def new_page(browser_context, trouble):
+    """Open a page that is closed after the test; its console must stay empty."""
+    pages = []
 
     def open_page(*, quiet=True, **options):
         page = browser_context(**options).new_page()
@@ -235,11 +243,9 @@ def new_page(browser_context):
         page.on("pageerror", lambda error: trouble.append(str(error)))
         return page
 
-    open_page.trouble = trouble
     yield open_page
     for page in pages:
         page.close()
-    assert trouble == []
 
 
 @dataclass

@@ -29,11 +29,11 @@ def site(results, tmp_path_factory):
 
 
 @pytest.fixture
-def visit(new_page):
+def visit(new_page, trouble):
     """Open a page and wait for its plots; every request must succeed."""
 
     def open_page(address, **options):
-        page, trouble = new_page(**options), new_page.trouble
+        page = new_page(**options)
         # what is saved to a file counts as an aborted visit
         page.on("requestfailed", lambda r: r.url.endswith(".nc") or trouble.append(f"{r.url}: {r.failure}"))
         page.on("response", lambda answer: answer.status < 400 or trouble.append(f"{answer.url}: {answer.status}"))

@@ -25,14 +25,14 @@ def verdict(quick_run):
     return find_entry(ENTRY).judge(quick_run(ENTRY).run)[0]
 
 
-def test_an_entry_has_the_same_verdicts_in_other_arithmetic(tmp_path):
-    command = [sys.executable, str(SCRIPT), "--out", str(tmp_path), "--entries", ENTRY, "--settings", *SETTINGS]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+def test_an_entry_has_the_same_verdicts_in_other_arithmetic(portable, tmp_path, monkeypatch, capfd):
+    given = ["--out", str(tmp_path), "--entries", ENTRY, "--settings", *SETTINGS]
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *given])
+    assert portable["main"]() == 0, capfd.readouterr()
     assert len(list(tmp_path.glob("*/*/*/*/quick.nc"))) == len(SETTINGS)
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert again.returncode == 0
-    assert ENTRY not in again.stdout  # every run is stored
+    assert ENTRY in capfd.readouterr().out
+    assert portable["main"]() == 0
+    assert ENTRY not in capfd.readouterr().out  # every run is stored
 
 
 def two(verdict, field, values):

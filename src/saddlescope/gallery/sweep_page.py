@@ -77,7 +77,7 @@ class SweepView(StoredView[Sweep]):
         """Number of verdicts of each outcome over all points, by kind of claim."""
         data, kinds = self.stored.data, self.stored.data.claim_kind.values
         return {
-            kind: counts(Outcome(text) for text in data.outcome.values[..., kinds == kind].ravel().tolist() if text)
+            kind: counts(data.outcome.values[..., kinds == kind].ravel().tolist())
             for kind in dict.fromkeys(kinds.tolist())
         }
 
@@ -103,14 +103,13 @@ class SweepView(StoredView[Sweep]):
         for k, name in enumerate(data.claim.values.tolist()):
             words = {part: str(data[f"claim_{part}"].values[k]) for part in ("statement", "quantity", "kind", "unit")}
             low, high = float(data.claim_low.values[k]), float(data.claim_high.values[k])
-            outcomes = data.outcome.values[..., k].ravel().tolist()
             rows.append(
                 words
                 | {
                     "name": name,
                     "bound": bounds(low, high, words["unit"]),
                     "value": _range(data["value"].values[..., k].ravel().tolist(), words["unit"]),
-                    "counts": counts(Outcome(text) for text in outcomes if text),
+                    "counts": self.stored.outcomes[name],
                 }
             )
         return tuple(rows)

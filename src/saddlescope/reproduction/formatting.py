@@ -112,8 +112,8 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def counts(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
-    """Return the number of each outcome, in the order of `Outcome`."""
+def counts(outcomes: Iterable[str]) -> dict[Outcome, int]:
+    """Return the number of each outcome, in the order of `Outcome`; other words do not count."""
     listed = list(outcomes)
     return {outcome: listed.count(outcome) for outcome in Outcome}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shlex
 import subprocess
 import time
@@ -127,13 +128,13 @@ def command_of(verb: str, entry: str, size: str, settings: Mapping[str, str], op
 
 def stopwatch() -> Callable[[], dict[str, Any]]:
     """Start a stopwatch; the returned function gives the fields of `Provenance` from `started` on, except `resumed`."""
-    started, before, commit = _now(), _cpu_seconds(), _commit()
+    started, before, commit = _now(), _cpu_seconds(), _commit_of(Path(__file__).resolve())
     return lambda: {
         "started": started,
         "finished": _now(),
         "cpu_seconds": round(_cpu_seconds() - before, 2),
         "versions": _versions(),
-        "platform": _platform(),
+        "platform": f"{platform.platform()}, {os.cpu_count()} cores",
         "commit": commit,
     }
 
@@ -158,17 +159,9 @@ def _cpu_seconds() -> float:
     return time.process_time() + times.children_user + times.children_system
 
 
-def _platform() -> str:
-    import platform
-
-    return f"{platform.platform()}, {os.cpu_count()} cores"
-
-
 @cache
 def _versions() -> dict[str, str]:
     """Return versions from the metadata of the installed packages, which imports no framework."""
-    import platform
-
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -176,10 +169,6 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _commit() -> str:
-    return _commit_of(Path(__file__).resolve())
 
 
 @cache  # loaded code is that of the first run, and git takes longer than many runs

@@ -16,6 +16,7 @@ from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Outcome
+from saddlescope.reproduction.formatting import counts
 from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.assemble import KIND, fault_of
 from saddlescope.sweeps.grid import Grid
@@ -156,10 +157,8 @@ class Sweep(ReprMixin):
     @property
     def outcomes(self) -> dict[str, dict[Outcome, int]]:
         """Number of points of each outcome, by the name of the claim."""
-        listed = {
-            str(name): self.data.outcome.sel(claim=name).values.ravel().tolist() for name in self.data.claim.values
-        }
-        return {name: {outcome: found.count(str(outcome)) for outcome in Outcome} for name, found in listed.items()}
+        by_claim = ((str(name), self.data.outcome.sel(claim=name).values.ravel()) for name in self.data.claim.values)
+        return {name: counts(found.tolist()) for name, found in by_claim}
 
     def _table(self) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         """Return the number of points of each outcome that occurs, for each claim."""
@@ -185,25 +184,21 @@ def stored_sweeps(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
 
 def _merged(grid: Grid, runs: Mapping[tuple[int, ...], xr.Dataset]) -> xr.Dataset:
     """Merge the runs, given by their indices on the axes; the axes come first (see `Sweep.runs`)."""
-    first, *others = runs.values()
-    dims = {dim: _free(str(dim), grid) for dim in first.dims}
     variables: dict[str, tuple] = {}
     coordinates: dict[str, tuple] = {axis.name: (axis.name, list(axis.values)) for axis in grid.axes}
-    others_only = {name: None for run in others for name in run.variables if name not in first.variables}
-    left_out = [str(name) for name in others_only]
-    for name in first.variables:
-        variable = first.variables[name]
-        here = [run.variables[name] for run in others if name in run.variables]
-        if len(here) < len(others) or any(v.dims != variable.dims or v.shape != variable.shape for v in here):
+    left_out = []
+    for name in dict.fromkeys(name for run in runs.values() for name in run.variables):
+        first, *others = here = [run.variables[name] for run in runs.values() if name in run.variables]
+        if len(here) < len(runs) or any(v.dims != first.dims or v.shape != first.shape for v in others):
             left_out.append(str(name))
             continue
-        own = tuple(dims[dim] for dim in variable.dims)
-        if name in first.coords and all(variable.equals(v) for v in here):
-            coordinates[_free(str(name), grid)] = (own, variable.values, variable.attrs)
+        own, free = tuple(_free(str(dim), grid) for dim in first.dims), _free(str(name), grid)
+        is_coordinate = name in next(iter(runs.values())).coords
+        if is_coordinate and all(first.equals(v) for v in others):
+            coordinates[free] = (own, first.values, first.attrs)
             continue
-        values = {index: run.variables[name].values for index, run in runs.items()}
-        merged = f"{name}_of_run" if name in first.coords else _free(str(name), grid)
-        variables[merged] = (grid.names + own, _stacked(grid, values), variable.attrs)
+        stacked = _stacked(grid, {index: v.values for index, v in zip(runs, here, strict=True)})
+        variables[f"{name}_of_run" if is_coordinate else free] = (grid.names + own, stacked, first.attrs)
     return xr.Dataset(variables, coordinates, {"left_out": ", ".join(left_out)})
 
 
