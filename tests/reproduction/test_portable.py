@@ -1,4 +1,4 @@
-"""The comparison of verdicts under other arithmetic, and an entry with and without noise."""
+"""The comparison of verdicts under other arithmetic, and two entries with and without noise."""
 
 import runpy
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from saddlescope.reproduction import Outcome, find_entry
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "portable.py"
-ENTRY = "softmax-attention/separability"
+ENTRIES = "deep-relu/proposition-3-4", "softmax-attention/kkt-residuals"
 SETTINGS = "native", "noise-on-avx2"
 
 
@@ -22,17 +22,17 @@ def portable():
 
 @pytest.fixture(scope="module")
 def verdict(quick_run):
-    return find_entry(ENTRY).judge(quick_run(ENTRY).run)[0]
+    return find_entry(ENTRIES[0]).judge(quick_run(ENTRIES[0]).run)[0]
 
 
-def test_an_entry_has_the_same_verdicts_in_other_arithmetic(portable, tmp_path, monkeypatch, capfd):
-    given = ["--out", str(tmp_path), "--entries", ENTRY, "--settings", *SETTINGS]
+def test_two_entries_have_the_same_verdicts_in_other_arithmetic(portable, tmp_path, monkeypatch, capfd):
+    given = ["--out", str(tmp_path), "--entries", *ENTRIES, "--settings", *SETTINGS]
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), *given])
     assert portable["main"]() == 0, capfd.readouterr()
-    assert len(list(tmp_path.glob("*/*/*/*/quick.nc"))) == len(SETTINGS)
-    assert ENTRY in capfd.readouterr().out
+    assert len(list(tmp_path.glob("*/*/*/*/quick.nc"))) == len(ENTRIES) * len(SETTINGS)
+    assert ENTRIES[0] in capfd.readouterr().out
     assert portable["main"]() == 0
-    assert ENTRY not in capfd.readouterr().out  # every run is stored
+    assert ENTRIES[0] not in capfd.readouterr().out  # every run is stored
 
 
 def two(verdict, field, values):
