@@ -237,37 +237,6 @@ def test_near_ties_at_a_finite_scale():
         learned.near_ties(0.5)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"unit": lambda theta, x: theta["out"] * jnp.tanh(theta["in"] @ x) + 1}, "must be 0 at zero weights"),
-        ({"unit": lambda theta, x: theta["out"] * x[0]}, "degree of at least 2"),
-        ({"unit": lambda theta, x: jnp.sum(theta["in"]) ** 2 + theta["out"] ** 3}, "one degree at the origin"),
-        ({"unit": lambda theta, x: 0 * theta["out"] * (theta["in"] @ x)}, "not vanish"),
-        ({"unit": lambda theta, x: theta["no"]}, "must accept one sample"),
-        ({"loss": lambda f, y: f - y}, "must return one float64 number"),
-        ({"loss": lambda f, y: jnp.sum(jnp.sqrt(jnp.abs(f)))}, "smooth at 0"),
-        ({"parameters": 3}, "pytree of such arrays"),
-    ],
-)
-def test_bad_input_is_one_sentence(change, sentence):
-    given = {
-        "unit": linear, "data": (np.eye(2), np.eye(2)), "loss": squared,
-        "parameters": {"in": np.zeros(2), "out": np.zeros(2)},
-    } | change  # fmt: skip
-    with pytest.raises(InputError, match=sentence):
-        unit_learning(given.pop("unit"), given.pop("data"), given.pop("loss"), **given)
-
-
-@pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones((3, 2)), np.zeros((2, 2)), np.full((2, 2), np.nan)])
-def test_weights_that_do_not_fit_are_refused(weights):
-    with pytest.raises(InputError, match="weights must"):
-        unit_learning(
-            lambda theta, x, kind: theta[0] * jax.nn.relu(theta[1] * x[kind]), (np.eye(2), np.ones(2)), squared,
-            parameters=np.zeros(2), kinds=2, weights=weights,
-        )  # fmt: skip
-
-
 def test_a_tie_of_units_with_the_same_leading_part_belongs_to_the_unit():
     """The advice helps: one unit is followed to a stationary point, and unit_flow follows all from given weights."""
     X = np.random.default_rng(0).standard_normal((40, 3))
