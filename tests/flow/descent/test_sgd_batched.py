@@ -257,27 +257,23 @@ def test_a_run_is_reported_from_the_first_record_that_is_not_finite():
         assert np.isfinite(run.observed[3]).all()
 
 
-def test_a_schedule_is_evaluated_at_the_number_of_the_step():
-    """It takes the steps of `sgd`, in every stretch."""
+def _decay(step):
+    return 0.1 / jnp.asarray(1 + step, float)
+
+
+@pytest.mark.parametrize("rate", [_decay, homogeneous_rate(0.1, 4)], ids=["schedule", "of the weights"])
+def test_a_rate_that_changes_is_each_runs_own(rate):
+    """At the number of the step, and at the weights: the runs take the steps of `sgd`, in every stretch."""
     start, loss = jnp.asarray([[1.0, 2.0], [0.5, -1.0]]), _Quartic(jnp.asarray(0.1))
-    given = {"steps": 600, "record": np.array([3, 255, 257, 513]), "observe": _same}
-
-    def decay(step):
-        return 0.1 / jnp.asarray(1 + step, float)
-
-    run = sgd_batched(loss, start, learning_rate=decay, **given)
-    for n in range(2):
-        alone = sgd(loss, start[n], learning_rate=decay, **given)
-        np.testing.assert_allclose(run.observed[n], alone.observed, rtol=1e-12)
-
-
-def test_a_rate_that_depends_on_the_weights_is_each_runs_own():
-    start, loss = jnp.asarray([[1.0, 2.0], [0.5, -1.0]]), _Quartic(jnp.asarray(0.1))
-    given = {"steps": 20, "learning_rate": homogeneous_rate(0.1, 4), "observe": _same}
+    given = {"steps": 600, "learning_rate": rate, "record": np.array([3, 255, 257, 513]), "observe": _same}
     run = sgd_batched(loss, start, **given)
-    np.testing.assert_array_equal(run.steps, geometric_steps(20))
     for n in range(2):
         np.testing.assert_allclose(run.observed[n], sgd(loss, start[n], **given).observed, rtol=1e-12)
+
+
+def test_records_are_geometric_by_default():
+    run = sgd_batched(_Quartic(jnp.asarray(0.1)), jnp.ones((1, 2)), steps=20, learning_rate=0.1, observe=_same)
+    np.testing.assert_array_equal(run.steps, geometric_steps(20))
 
 
 def test_a_learning_rate_past_the_edge_of_stability_is_refused():

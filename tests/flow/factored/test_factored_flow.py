@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 from tests import problems, tolerances
@@ -92,10 +93,18 @@ def test_a_direction_that_leaves_and_returns_with_the_other_sign_in_a_rotated_pr
     np.testing.assert_allclose(np.diag(end), reference.beta[-1], atol=5e-3)
 
 
+def half_square(target, products):
+    return 0.5 * jnp.sum((products[0] - target) ** 2)
+
+
+def fit(target):
+    """Return the loss of one product, which is compiled once for all targets of a shape."""
+    return Partial(half_square, jnp.asarray(target))
+
+
 def whitened(sizes):
     P, Q, S = rotations(len(sizes))
-    target = jnp.asarray(P @ np.diag(sizes) @ Q.T)
-    return (lambda products: 0.5 * jnp.sum((products[0] - target) ** 2)), (P, Q, S)
+    return fit(P @ np.diag(sizes) @ Q.T), (P, Q, S)
 
 
 def test_a_linear_network_on_whitened_data_has_the_times_of_its_closed_form():
@@ -166,14 +175,10 @@ def test_loss_falls_conservation_holds_and_loss_is_the_energy_that_was_lost():
 
 def test_narrow_factors_of_a_product_that_is_not_square():
     rng = np.random.default_rng(0)
-    target = jnp.asarray(rng.standard_normal((4, 3)))
+    target = rng.standard_normal((4, 3))
     left, right = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
-    trajectory = factored_flow(
-        lambda products: 0.5 * jnp.sum((products[0] - target) ** 2),
-        FactorInit(pairs=((left, right),), log_scale=-200.0),
-        until=3.0,
-        tolerance=1e-5,
-    )
+    start = FactorInit(pairs=((left, right),), log_scale=-200.0)
+    trajectory = factored_flow(fit(target), start, until=3.0, tolerance=1e-5)
     U, s, Vt = np.linalg.svd(target, full_matrices=False)
     np.testing.assert_allclose(trajectory(trajectory.times[-1:])[0][0], (U[:, :2] * s[:2]) @ Vt[:2], atol=1e-6)
     assert np.all(np.isneginf(trajectory.log_singular_values[:, 0, 2]))
@@ -207,7 +212,7 @@ def test_symmetric_factors_cannot_learn_a_negative_eigenvalue(power, sign):
     Q, target = of_eigenvalues(sign, -2 * sign)
     left = Q @ np.array([[0.6], [1.1]])
     start = FactorInit([(left, sign * left)], log_scale=power * np.log(10))
-    flow = factored_flow(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), start, until=6.0, tolerance=1e-4)
+    flow = factored_flow(fit(target), start, until=6.0, tolerance=1e-4)
     assert flow.losses[-1] == pytest.approx(2.0, rel=1e-6)
 
 
@@ -223,16 +228,14 @@ def test_symmetric_factors_of_full_rank_are_followed_as_by_a_foreign_solver(unti
 
     last = until * np.log(100)
     exact = solve_ivp(slope, (0, last), 1e-2 * U.ravel(), method="DOP853", rtol=1e-12, atol=1e-30).y[:, -1]
-    flow = factored_flow(
-        lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), FactorInit([(U, U)], np.log(1e-2)), until=until, tolerance=1e-7
-    )
+    flow = factored_flow(fit(target), FactorInit([(U, U)], np.log(1e-2)), until=until, tolerance=1e-7)
     np.testing.assert_allclose(flow(flow.times[-1:])[0][0], exact.reshape(3, 2) @ exact.reshape(3, 2).T, atol=1e-5)
 
 
 def test_a_symmetric_start_of_a_loss_that_is_not_leaves_the_symmetric_products():
     target = np.array([[1.0, 0.5], [-0.5, 0.8]])
     start = FactorInit([(np.eye(2), np.eye(2))], log_scale=-20.0)
-    flow = factored_flow(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), start, until=6.0, tolerance=1e-5)
+    flow = factored_flow(fit(target), start, until=6.0, tolerance=1e-5)
     np.testing.assert_allclose(flow(flow.times[-1:])[0][0], target, atol=1e-3)
 
 
@@ -268,7 +271,7 @@ def test_a_direction_that_only_rounding_gives_a_start_is_not_learned(kind):
         target = turn @ np.diag([2.0, 1.0, 0.5]) @ turn.T
         factor = turn[:, 1:] @ np.array([[1.0, 0.5], [0.3, -0.7]])
         pair = factor, factor
-    loss = lambda B: 0.5 * jnp.sum((B[0] - target) ** 2)  # noqa: E731
+    loss = fit(target)
     flow = factored_flow(loss, FactorInit([pair], log_scale=-40.0), until=6.0, tolerance=1e-6, throw=False)
     assert flow.status.code == "undecided"
     assert flow.losses[-1] > (0.49 if kind == "permuted" else 2.1)  # 1/2 or 2.125 without it

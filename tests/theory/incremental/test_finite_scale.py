@@ -213,9 +213,6 @@ def test_the_end_of_an_unfinished_staircase_is_corrected_too():
     assert plateau(part) == plateau(more)
 
 
-# Bad input
-
-
 def test_weight_decay_is_that_of_the_flow():
     """P = log(u + v) and M = log|u - v| fall at the rate lambda; SciPy follows them until coordinates are half grown.
 

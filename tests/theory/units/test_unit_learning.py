@@ -212,16 +212,17 @@ def test_every_end_is_one_sentence_with_the_stages_found_so_far():
     assert (broken.status.value, len(broken.stages)) == ("not_finite", 1)
 
 
+def gated(theta, x):
+    value, out, key, query = theta
+    return value * out * (x[0] + jnp.sinh(key * query) * x[1])  # of degree 2 at the origin, by two weights
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_weights_still_dormant_in_a_unit_do_not_grow_from_rounding(seed):
-    def gated(theta, x):
-        value, out, key, query = theta
-        return value * out * (x[0] + jnp.sinh(key * query) * x[1])  # of degree 2 at the origin, by two weights
-
     X = np.random.default_rng(0).standard_normal((40, 2))
     y = 2 * (X[:, 0] + 6 * X[:, 1])
-    learned = unit_learning(gated, (X, y), lambda f, t: (f - t) ** 2, parameters=np.zeros(4), width=1, seed=seed)
-    plateau = np.mean(y**2) - np.mean(X[:, 0] * y) ** 2 / np.mean(X[:, 0] ** 2)
+    learned = unit_learning(gated, (X, y), squared, parameters=np.zeros(4), width=1, seed=seed)
+    plateau = (np.mean(y**2) - np.mean(X[:, 0] * y) ** 2 / np.mean(X[:, 0] ** 2)) / 2
     assert (learned.status.value, len(learned.stages)) == ("saddle", 1)
     assert f"a saddle among them, of loss {plateau:.6g}" in learned.message
 
