@@ -12,6 +12,20 @@ RETURNING_TEACHER = (-1.0, -2.0, -2.0)
 RETURNING_LAST_SADDLE = (0.0, -7 / 12, -25 / 12)  # where coordinate 0 must return; a flow that lost it ends here
 
 
+LOG10 = float(np.log(10))
+
+
+# flow: independent coordinates, whose flows have closed forms
+class Separate(eqx.Module):
+    """Half the squared distance to b, coordinates weighted by a: independent flows with g = a (b - beta)."""
+
+    a: jax.Array
+    b: jax.Array
+
+    def __call__(self, beta):
+        return 0.5 * jnp.sum(self.a * (self.b - beta) ** 2)
+
+
 # theory: a loss with many minima, so that where a transition ends depends on the path
 class Bumpy(eqx.Module):
     """Loss (beta - centre)^T A (beta - centre) / 2 + sum_m height_m cos(waves_m . beta + phase_m)."""

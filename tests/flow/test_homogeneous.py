@@ -1,15 +1,12 @@
 """The flow in the time s: growth law, independence of the scale, conservation laws, and other solvers in time t."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowError, ParameterInit, escape_flow, gradient_flow
+from saddlescope.flow import ParameterInit, escape_flow, gradient_flow
 from saddlescope.models.deep import (
     LayeredLoss,
     balancedness,
@@ -194,50 +191,3 @@ def test_a_flow_along_a_kink_is_followed_within_the_tolerance():
     np.testing.assert_allclose(rough.losses, fine.losses, atol=2e-3)
     for ours, others in zip(rough.directions, fine.directions, strict=True):
         np.testing.assert_allclose(ours, others, atol=1e-2)
-
-
-def test_progress_is_reported_and_changes_nothing():
-    loss, start = _random()
-    given = {"degree": 3, "until": 8.0, "tolerance": 1e-6}
-    notes = []
-    flow = escape_flow(loss.output, loss.cost_of, start, **given, report=lambda *note: notes.append(note))
-    fractions = np.array([fraction for fraction, _ in notes])
-    assert len(fractions) > 3
-    assert np.all(np.diff(fractions) > 0)
-    assert fractions[-1] <= 1
-    assert notes[0][1].startswith("s = ")
-    silent = escape_flow(loss.output, loss.cost_of, start, **given)
-    np.testing.assert_array_equal(flow.losses, silent.losses)
-
-
-def test_a_flow_that_ends_early_says_so():
-    loss, start = _random()
-    given = {"degree": 3, "until": 50.0, "max_evaluations": 42, "tolerance": 1e-9}
-    with pytest.raises(FlowError, match="max_evaluations=42"):
-        escape_flow(loss.output, loss.cost_of, start, **given)
-    flow = escape_flow(loss.output, loss.cost_of, start, throw=False, **given)
-    assert not flow.status.ok
-    assert 0 < flow.times[-1] < 50
-    assert len(flow.times) == len(flow.rates) == len(flow.directions[1])
-    assert np.isfinite(flow.losses).all()
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"degree": 1}, "degree must be at least 2"),
-        ({"degree": 4}, "degree must be the degree of homogeneity of the output"),
-        ({"until": 0.0}, "until must be"),
-        ({"log_norm": float("nan")}, "log_norm must be"),
-        ({"record": np.array([0.0, 11.0])}, "record must be a vector of times between 0 and until=10.0"),
-        ({"log_norm": -3.0, "stop": -4.0}, "stop must be above the initial log norm"),
-        ({"weights": tuple(np.zeros((a, b)) for a, b in itertools.pairwise((5, 3)))}, "weights must be finite and not"),
-        ({"cost": lambda outputs: jnp.sum(outputs**2)}, "cost must have a gradient at output 0"),
-        ({"cost": lambda outputs: jnp.sum(outputs) * jnp.nan}, "must be finite"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(given, sentence):
-    loss, start = _random()
-    given = {"degree": 3, "until": 10.0, "tolerance": 1e-6} | given
-    with pytest.raises(InputError, match=sentence):
-        escape_flow(loss.output, given.pop("cost", loss.cost_of), given.pop("weights", start), **given)

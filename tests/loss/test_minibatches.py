@@ -4,10 +4,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from tests import problems
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import DiagonalInit, ParameterInit, gradient_descent
 from saddlescope.loss import FiniteSumLoss
 from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_teacher_task, diagonal_linear_network
@@ -156,23 +154,3 @@ def test_every_network_with_samples_can_be_trained_on_minibatches():
         gradient_descent(network, start, steps=20, learning_rate=0.1, batch=2) for network in (task.network, generic)
     ]
     np.testing.assert_allclose(runs[0].values, runs[1].values, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"batch": 0}, "batch must be an integer between 1 and the 20 samples"),
-        ({"batch": 21}, "batch must be"),
-        ({"batch": 4, "seed": -1}, "seed must be"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(given, sentence):
-    with pytest.raises(InputError, match=sentence):
-        gradient_descent(
-            diagonal_linear_network(*_noisy()), ParameterInit(np.zeros(3)), steps=1, learning_rate=0.1, **given
-        )
-
-
-def test_a_loss_without_samples_is_refused_with_the_cure():
-    with pytest.raises(InputError, match="DiagonalNetwork"):
-        gradient_descent(jnp.sum, ParameterInit(np.zeros(3)), steps=1, learning_rate=0.1, batch=2)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tolerances
-from saddlescope._shared.errors import InputError
 from saddlescope.measure import bottleneck_rank, bulk_count, nonlinearity, second_ratio
 
 DRAW = np.random.default_rng(0)
@@ -76,21 +75,3 @@ def test_results_come_back_in_the_library_of_the_input(of):
 def test_the_bottleneck_is_the_longest_run_of_middle_layers(ranks, rank):
     assert bottleneck_rank(ranks) == rank
     assert bottleneck_rank(ranks[::-1]) == rank
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: second_ratio(-BATCH), "values must be at least 0"),
-        (lambda: nonlinearity(Z[0, 0]), r"preactivations must have shape \(..., m, n\)"),
-        (lambda: nonlinearity(Z * np.inf), "preactivations must be finite"),
-        (lambda: bulk_count(BATCH, BATCH[0]), "initial must have the shape of values"),
-        (lambda: bulk_count(BATCH, -BATCH), "level must be at least 0|initial must be at least 0"),
-        (lambda: bulk_count(BATCH, BATCH, margin=0.9), "margin must be at least 1"),
-        (lambda: bottleneck_rank(()), "layer_ranks must be one or more integers"),
-        (lambda: bottleneck_rank((1, -1)), "layer_ranks must be"),
-    ],
-)
-def test_invalid_input_raises(call, says):
-    with pytest.raises(InputError, match=says):
-        call()

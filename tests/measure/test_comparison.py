@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saddlescope._shared.errors import InputError
 from saddlescope.measure import Stage, Staircase, compare
 
 
@@ -104,8 +103,3 @@ def test_a_prediction_at_time_zero_has_no_relative_error():
     predicted, found = staircase((0.0, 0.5, (0,))), staircase((1.0, 0.5, (0,)))
     assert math.isnan(compare(predicted, found).time_errors[0])
     assert "largest relative time error nan" in repr(compare(predicted, found))
-
-
-def test_units_of_time_must_agree():
-    with pytest.raises(InputError, match="found must be in the time unit of predicted, 't'; got 'steps'"):
-        compare(staircase((1.0, 0.5, (0,))), staircase((1.0, 0.5, (0,)), unit="steps"))

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_path
 from saddlescope.measure import EntryKind, compare, entry_histories
 from saddlescope.theory.concepts import concept_stages
@@ -83,12 +82,3 @@ def test_a_lower_rank_never_learns_the_weakest():
     assert found[0, 0].top == math.inf
     assert found[0, 0].settles == math.inf
     assert found.staircase.supports[-1] == (1, 2)
-
-
-def test_invalid_input_raises():
-    with pytest.raises(InputError, match="strengths must be 2 finite"):
-        entry_histories(Parabola(), [1.0])
-    with pytest.raises(InputError, match="not all 0"):
-        entry_histories(Parabola(), [0.0, 0.0])
-    with pytest.raises(InputError, match="level must be between"):
-        entry_histories(Parabola(), [1.0, 1.0], level=0.5)

@@ -307,25 +307,3 @@ def test_gaps_and_repeated_steps_are_read_as_what_they_are():
     result = find_plateaus(np.repeat(losses, 2), steps=np.repeat(T, 2))
     assert [drop.step for drop in result.drops] == pytest.approx([4.0], abs=0.05)
     assert len(result.remarks) == 2
-
-
-t, s = np.arange(6.0), np.ones((6, 2))
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: find_plateaus(t, steps=t[::-1]), "steps must not decrease"),
-        (lambda: find_plateaus(t, steps=t[:5]), r"steps must have the shape of losses, \(6,\)"),
-        (lambda: find_plateaus(t * np.nan), "at least 5 finite records; got 0 of 6"),
-        (lambda: find_plateaus(t, steps=0 * t), "5 or more steps that differ in float64; got 1"),
-        (lambda: find_plateaus(t, steps=1e18 + 10 * t), "got 1. Log more often, or subtract the first step"),
-        (lambda: find_plateaus(8e307 - 1e307 * t).plot(), r"at most 1e\+307 to be drawn; got 8e\+307"),
-        (lambda: find_plateaus(t, singular_values=[]), "singular_values must have one array per layer; got none"),
-        (lambda: find_plateaus(t, singular_values=[s, s[:5]]), r"singular_values\[1\] must have shape \(6, r\)"),
-        (lambda: find_plateaus(t, singular_values=[-s]), r"singular_values\[0\] must be at least 0; got -1.0"),
-    ],
-)
-def test_invalid_input_raises(call, says):
-    with pytest.raises(InputError, match=says):
-        call()

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.measure import Spectrum, rank_staircases, rank_stairs
 
 LINEAR = np.linspace(1.0, 1000.0, 80)
@@ -140,23 +139,3 @@ def test_many_matrices_at_once():
     for place in ((0, 0), (0, 1), (1, 1)):
         at = (slice(None), *place)
         assert found[place] == rank_stairs(LINEAR, Spectrum(values[at], floors[at]), time_unit="steps")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"t": LINEAR[::-1]}, "strictly increasing"),
-        ({"values": np.tile([1.0, 2.0], (80, 1))}, "descending"),
-        ({"share": 1.5}, "share must be between 0 and 1; got 1.5"),
-    ],
-)
-def test_invalid_input_raises(change, message):
-    given = {"t": LINEAR, "values": spectrum(planted(LINEAR / 1000, 0)[1]).values, **change}
-    t, values = given.pop("t"), given.pop("values")
-    with pytest.raises(InputError, match=message):
-        rank_stairs(t, Spectrum(values, np.zeros(len(values))), time_unit="steps", **given)
-
-
-def test_noise_floors_must_fit():
-    with pytest.raises(InputError, match=r"noise_floors must have shape \(80, 2\)"):
-        rank_staircases(LINEAR, np.ones((80, 2, 3)), np.zeros(80), time_unit="steps")

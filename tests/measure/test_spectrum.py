@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import references
 import tolerances
 from problems import product_factors
-from saddlescope._shared.errors import InputError
 from saddlescope.measure import Spectrum, product_spectrum, product_update_spectrum, spectrum, update_spectrum
 from saddlescope.measure import arrays as measure_arrays
 
@@ -293,25 +292,3 @@ def test_gradients_are_not_followed():
     weight = torch.nn.Parameter(torch.ones(3, 2))
     found = product_update_spectrum(weight, weight, weight.detach(), weight.detach())
     assert not found.values.requires_grad
-
-
-ones = np.ones((2, 3))
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: spectrum(np.ones((2, 2), dtype=int)), "matrix must be of type .* got 'int64'"),
-        (lambda: spectrum(np.ones(3)), r"matrix must have shape \(..., m, n\).* got \(3,\)"),
-        (lambda: spectrum(ones, top=0), "top must be at least 1"),
-        (lambda: Spectrum(ones, 0.0), r"noise_floor must have shape \(2,\).* got \(\)"),
-        (lambda: update_spectrum(ones, ones[:1]), r"before must have the shape of after, \(2, 3\); got \(1, 3\)"),
-        (lambda: update_spectrum(ones, torch.ones(2, 3)), "arrays of one library .* got ndarray, Tensor"),
-        (lambda: product_spectrum(ones, ones[:, :2]), r"right must have .* got \(2, 2\)"),
-        (lambda: product_spectrum(ones, np.ones((1, 2, 3))), "right must have the batch axes"),
-        (lambda: product_update_spectrum(ones, ones, ones, ones[:1]), "right0 must have the shape of right"),
-    ],
-)
-def test_invalid_input_raises(call, says):
-    with pytest.raises(InputError, match=says):
-        call()

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import (
     LayeredLoss,
     balancedness,
@@ -94,23 +93,3 @@ def test_initial_weights():
     assert [w.shape for w in many] == [(500, 5, 3), (500, 4, 5), (500, 2, 4)]
     np.testing.assert_allclose([w.std() for w in many], 0.1, rtol=0.05)
     assert layered_weights(WIDTHS, seed=0, dtype=jnp.float32)[0].dtype == jnp.float32
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: layered_weights((3, 2), seed=0), "depth L of at least 2"),
-        (
-            lambda: layered_output(layered_weights(WIDTHS, seed=0), _inputs()),
-            r"shapes \(3, 6\) and .* Pass `inputs.T`",
-        ),
-        (
-            lambda: LayeredLoss(jnp.ones((4, 2)), jnp.ones((3, 1))),
-            r"a row per sample, .* shapes \(3, 1\) and \(4, 2\)",
-        ),
-        (lambda: LayeredLoss(jnp.ones((2, 4)), jnp.ones((1, 4))), "Pass `inputs.T` and `targets.T`"),
-    ],
-)
-def test_invalid_input_raises_one_sentence(make, says):
-    with pytest.raises(InputError, match=says):
-        make()

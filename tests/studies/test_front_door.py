@@ -64,27 +64,6 @@ def test_given_weights_are_those_of_both():
     assert predicted.result.times_at(-300.0)[1:] == pytest.approx(crossed, rel=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reported"),
-    [
-        ({}, "got none"),
-        ({"size": 2, "shapes": [(2, 2)]}, "got size and shapes"),
-        ({"parameters": np.zeros(2)}, "data and loss must be given with parameters"),
-        ({"size": 2, "data": (np.eye(2), np.eye(2))}, "and only then; got size"),
-        ({"widths": (3, 3)}, "must be a LayeredLoss where widths are given; got function"),
-    ],
-)
-def test_what_the_network_is_must_be_clear(arguments, reported):
-    with pytest.raises(InputError, match=reported):
-        ss.predict(lambda beta: jnp.sum(beta**2), **arguments)
-
-
-def test_without_stages_a_time_is_asked_for():
-    predicted = ss.predict(lambda beta: jnp.sum(beta**2), size=2)
-    with pytest.raises(InputError, match="until must be a time"):
-        ss.simulate(predicted, log_scale=-10.0)
-
-
 def test_given_weights_bound_what_can_be_learned():
     def loss(products):
         return jnp.sum((products[0] - TARGET) ** 2) / 2
@@ -100,9 +79,3 @@ def test_given_weights_bound_what_can_be_learned():
         weights=one,
     )
     assert predicted.result.stages[-1].active == 1
-
-
-def test_linear_layers_are_refused():
-    x = jnp.eye(2)
-    with pytest.raises(InputError, match="must have ReLU"):
-        ss.predict(ss.LayeredLoss(x, x, relu=False), widths=(3,))

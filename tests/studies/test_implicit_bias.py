@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import matrix_margin_flow
 from saddlescope.flow.status import Status
 from saddlescope.models.tokens.data import TokenData
@@ -186,21 +185,3 @@ def test_files_equal_arrays_and_seeds_differ(study, tmp_path):
     assert of_file.identical(implicit_bias(data, **short).dataset)
     other = implicit_bias(data, **short, seed=1).dataset
     assert not np.array_equal(other.direction.sel(flow=FLOWS[0]), of_file.direction.sel(flow=FLOWS[0]))
-
-
-def test_invalid_arguments_raise(study, tmp_path):
-    data = study.data
-    two = np.concatenate([data.X, data.X[:, ::-1]]), np.concatenate([data.z, -data.z])
-    against = TokenData(two[0], two[1], np.concatenate([data.y, data.y]), data.v)
-    for call, found in (
-        (lambda: implicit_bias(data, log_until=0.5), "log_until must be above 1"),
-        (lambda: implicit_bias(data, record=[2e6]), "record must be a vector of ln t, at most log_until"),
-        (lambda: implicit_bias(data, log_scale=-np.inf), "log_scale must be between"),
-        (lambda: implicit_bias(data, seed=-1), "seed must be at least 0"),
-        (lambda: implicit_bias(data, loss="hinge"), "There is no loss 'hinge'"),
-        (lambda: implicit_bias(data, tolerance=1.0), "tolerance must be between"),
-        (lambda: implicit_bias(tmp_path / "none.npz"), "path must be an existing .npz file"),
-        (lambda: implicit_bias(against), "separable"),
-    ):
-        with pytest.raises(InputError, match=found):
-            call()

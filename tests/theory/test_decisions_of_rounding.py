@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 from tests.problems import RETURNING_FEATURES, RETURNING_TEACHER, bumpy
 
 from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning, width_ladder
@@ -94,20 +95,24 @@ def tilted(b: float):
     return solve
 
 
+AXIS = np.array([np.cos(0.7), np.sin(0.7)])
+
+
+def kinked(theta, x):
+    return jnp.abs(AXIS @ theta) * theta * x
+
+
+def along_axis(slope, f, u):
+    q = u[0] * f[1] - u[1] * f[0]
+    return two_sided((u @ f, q), 1.0) - slope * q
+
+
 def turned(slope: float):
     """Return the prediction of a unit with a kink that it does not meet, whose path meets a saddle up to rounding."""
 
     def solve(given: Inputs):
-        c, s = np.cos(0.7), np.sin(0.7)
-        data = np.ones(1), given.of([[c, s]])
-
-        def loss(f, u):
-            q = u[0] * f[1] - u[1] * f[0]
-            return two_sided((u @ f, q), 1.0) - slope * q
-
-        axis = jnp.array([c, s])
-        unit = lambda theta, x: jnp.abs(axis @ theta) * theta * x  # noqa: E731
-        return unit_learning(unit, data, loss, parameters=np.zeros(2), width=1)
+        data = np.ones(1), given.of(AXIS[None])
+        return unit_learning(kinked, data, Partial(along_axis, jnp.asarray(slope)), parameters=np.zeros(2), width=1)
 
     return solve
 
@@ -128,31 +133,38 @@ def modular(seed: int, modulus: int, units: int, until: float):
     return solve
 
 
+def unseen(A, mask, B):
+    return jnp.sum(mask * (B[0] - A) ** 2) + 0.05 * jnp.sum(B[0] ** 2)
+
+
 def completion(given: Inputs):
     rng = np.random.default_rng(3)
     target, seen = rng.standard_normal((4, 3)) @ np.diag([3.0, 2.0, 1.0]), (rng.random((4, 3)) < 0.8).astype(float)
-    A, mask = jnp.asarray(given.of(target)), jnp.asarray(seen)
-    return low_rank_learning(lambda B: jnp.sum(mask * (B[0] - A) ** 2) + 0.05 * jnp.sum(B[0] ** 2), [(4, 3)])
+    return low_rank_learning(Partial(unseen, jnp.asarray(given.of(target)), jnp.asarray(seen)), [(4, 3)])
+
+
+def tilted_product(slope, B):
+    rest = jnp.sum(B[0][1] ** 2)
+    return two_sided(B[0][0], 1.0) - slope * B[0][0, 1] + rest
 
 
 def low_rank_saddle(tilt: float):
     """Return the prediction of a product whose rank-one path meets the saddle (1, 0) if it is not tilted."""
 
     def solve(given: Inputs):
-        slope = float(given.noise * np.random.default_rng(given.seed).standard_normal() + tilt)
-
-        def loss(B):
-            rest = jnp.sum(B[0][1] ** 2)
-            return two_sided(B[0][0], 1.0) - slope * B[0][0, 1] + rest
-
-        return low_rank_learning(loss, [(2, 2)])
+        slope = given.noise * np.random.default_rng(given.seed).standard_normal() + tilt
+        return low_rank_learning(Partial(tilted_product, jnp.asarray(slope)), [(2, 2)])
 
     return solve
 
 
+def distance(X, teacher, beta):
+    return jnp.mean((X @ (beta - teacher)) ** 2)
+
+
 def returning(given: Inputs):
     X, teacher = jnp.asarray(given.of(RETURNING_FEATURES, 0)), jnp.asarray(RETURNING_TEACHER)
-    return incremental_learning(lambda beta: jnp.mean((X @ (beta - teacher)) ** 2), 3)
+    return incremental_learning(Partial(distance, X, teacher), 3)
 
 
 def many_minima(given: Inputs):
@@ -162,7 +174,7 @@ def many_minima(given: Inputs):
 
 def tied(given: Inputs):
     X = jnp.asarray(given.of(np.eye(3), 0))
-    return incremental_learning(lambda beta: jnp.mean((X @ beta - 1.0) ** 2), 3)
+    return incremental_learning(Partial(distance, X, jnp.ones(3)), 3)
 
 
 def ladder(given: Inputs):
@@ -173,18 +185,18 @@ def ladder(given: Inputs):
     return width_ladder(linear, (X, Y), squared, range(3), parameters=one, weights=tree)
 
 
+def coordinate(theta, x, kind):
+    return theta[0] * theta[1] * jax.nn.one_hot(kind, 2) * x
+
+
+def uneven(f, y):
+    return jnp.sum(f**2) / 2 - y @ f + f[1] ** 6
+
+
 def tied_ladder(given: Inputs):
     """Two coordinates with equal gradients and curvatures at the origin, and different minima."""
-    data = np.ones(1), given.of(np.ones((1, 2)))
-
-    def unit(theta, x, kind):
-        return theta[0] * theta[1] * jax.nn.one_hot(kind, 2) * x
-
-    def loss(f, y):
-        return jnp.sum(f**2) / 2 - y @ f + f[1] ** 6
-
-    weights = given.of(np.ones((2, 2)))
-    return width_ladder(unit, data, loss, range(3), parameters=np.zeros(2), kinds=2, weights=weights)
+    data, weights = (np.ones(1), given.of(np.ones((1, 2)))), given.of(np.ones((2, 2)))
+    return width_ladder(coordinate, data, uneven, range(3), parameters=np.zeros(2), kinds=2, weights=weights)
 
 
 VALLEYS = "past a saddle of modular addition"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.errors import InputError
 from saddlescope.theory.deep_linear import aligned_time, deep_linear_stages
 
 DRAW = np.random.default_rng(0)
@@ -149,24 +148,3 @@ def _share(speed, depth, initial, time):
             (middle, high) if aligned_time(speed, depth=depth, initial=initial, share=middle) < time else (low, middle)
         )
     return low
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: deep_linear_stages(X, T), "Pass `inputs.T` and `targets.T`"),
-        (lambda: deep_linear_stages(X.T, 0 * T.T), "targets must not all be 0.* no saddle"),
-        (lambda: deep_linear_stages([[1.0], [0.0]], [[0.0], [1.0]]), "targets must not be orthogonal.* no saddle"),
-        (lambda: deep_linear_stages(X.T, T.T, width=0), "width must be at least 1; got 0"),
-        (lambda: STAGES.product(4), "rank must be between 0 and 3; got 4"),
-        (lambda: aligned_time(1.0, depth=1, initial=0.1, share=0.5), "depth must be an integer of at least 2"),
-        (lambda: aligned_time(0.0, depth=2, initial=0.1, share=0.5), "speed must be positive"),
-        (lambda: aligned_time(1.0, depth=2, initial=-0.1, share=0.5), "initial must be positive"),
-        (lambda: aligned_time(1.0, depth=2, initial=0.1, share=1.0), "share must be between"),
-        (lambda: aligned_time(1.0, depth=2, initial=0.9, share=0.5), "share must be between the initial one"),
-        (lambda: aligned_time(1.0, depth=2, initial=0.1, share=0.5, curvature=0.0), "curvature must be positive"),
-    ],
-)
-def test_bad_input_is_named(call, says):
-    with pytest.raises(InputError, match=says):
-        call()

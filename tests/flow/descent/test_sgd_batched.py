@@ -257,27 +257,23 @@ def test_a_run_is_reported_from_the_first_record_that_is_not_finite():
         assert np.isfinite(run.observed[3]).all()
 
 
-def test_a_schedule_is_evaluated_at_the_number_of_the_step():
-    """It takes the steps of `sgd`, in every stretch."""
+def _decay(step):
+    return 0.1 / jnp.asarray(1 + step, float)
+
+
+@pytest.mark.parametrize("rate", [_decay, homogeneous_rate(0.1, 4)], ids=["schedule", "of the weights"])
+def test_a_rate_that_changes_is_each_runs_own(rate):
+    """At the number of the step, and at the weights: the runs take the steps of `sgd`, in every stretch."""
     start, loss = jnp.asarray([[1.0, 2.0], [0.5, -1.0]]), _Quartic(jnp.asarray(0.1))
-    given = {"steps": 600, "record": np.array([3, 255, 257, 513]), "observe": _same}
-
-    def decay(step):
-        return 0.1 / jnp.asarray(1 + step, float)
-
-    run = sgd_batched(loss, start, learning_rate=decay, **given)
-    for n in range(2):
-        alone = sgd(loss, start[n], learning_rate=decay, **given)
-        np.testing.assert_allclose(run.observed[n], alone.observed, rtol=1e-12)
-
-
-def test_a_rate_that_depends_on_the_weights_is_each_runs_own():
-    start, loss = jnp.asarray([[1.0, 2.0], [0.5, -1.0]]), _Quartic(jnp.asarray(0.1))
-    given = {"steps": 20, "learning_rate": homogeneous_rate(0.1, 4), "observe": _same}
+    given = {"steps": 600, "learning_rate": rate, "record": np.array([3, 255, 257, 513]), "observe": _same}
     run = sgd_batched(loss, start, **given)
-    np.testing.assert_array_equal(run.steps, geometric_steps(20))
     for n in range(2):
         np.testing.assert_allclose(run.observed[n], sgd(loss, start[n], **given).observed, rtol=1e-12)
+
+
+def test_records_are_geometric_by_default():
+    run = sgd_batched(_Quartic(jnp.asarray(0.1)), jnp.ones((1, 2)), steps=20, learning_rate=0.1, observe=_same)
+    np.testing.assert_array_equal(run.steps, geometric_steps(20))
 
 
 def test_a_learning_rate_past_the_edge_of_stability_is_refused():
@@ -288,41 +284,3 @@ def test_a_learning_rate_past_the_edge_of_stability_is_refused():
     with pytest.raises(InputError, match=f"learning_rate must be at most {min(bounds):.6g}, .*settle at none"):
         _run(losses, weights_in_span(start, frames), learning_rate=1.01 * min(bounds), steps=1)
     _run(_problem(relu=True)[2], weights_in_span(start, frames), learning_rate=9.0, steps=0, relu=True)
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"steps": -1}, "steps must be"),
-        ({"record": [12]}, "record must be a vector"),
-        ({"batch": 31}, "batch must be an integer between 1 and the 30 samples"),
-        ({"batch": None}, "seeds must not be given"),
-        ({"seeds": None}, "seeds must be given with a batch"),
-        ({"seeds": (0, 1)}, "seeds must be given with a batch"),
-        ({"seeds": (0, -1, 0)}, "seed must be an integer of at least 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
-        ({"learning_rate": (0.1, 0.2)}, "learning_rate must be positive"),
-        ({"observe": [lambda weights: weights] * 2}, "observe must be one for all runs"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(given, sentence):
-    _, frames, losses, start = _problem()
-    with pytest.raises(InputError, match=sentence):
-        _run(losses, weights_in_span(start, frames), **given)
-
-
-def test_losses_and_weights_that_do_not_fit_are_refused():
-    _, frames, losses, start = _problem()
-    reduced = weights_in_span(start, frames)
-    with pytest.raises(InputError, match="loss must be one for all runs"):
-        _run(losses[:2], reduced)
-    with pytest.raises(InputError, match="loss must be one for all runs"):
-        _run([*losses[:2], perceptron_loss(np.eye(DIM)[:, :2] @ frames[2].T, frames[2])], reduced)
-    with pytest.raises(InputError, match="leading axis of the same length"):
-        _run(losses, (jnp.ones(3), jnp.ones(2)))
-    with pytest.raises(InputError, match="one floating-point type"):
-        _run(losses, jnp.ones(3, int))
-    with pytest.raises(InputError, match="loss must give one float64 number"):
-        _run(lambda weights: weights.weights[0], reduced, batch=None, seeds=None)
-    with pytest.raises(InputError, match="loss must be finite at the start"):
-        _run(losses, jax.tree.map(lambda leaf: jnp.nan * leaf, reduced))

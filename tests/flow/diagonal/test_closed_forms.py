@@ -1,27 +1,14 @@
 """Flows of diagonal weights against closed forms: followed one at a time, and many at once."""
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from tests import problems, tolerances
+from tests.problems import LOG10, Separate
 
 from saddlescope.flow import DiagonalInit, gradient_flow, gradient_flow_batched
 from saddlescope.models import diagonal_linear_network
-
-LOG10 = float(np.log(10))
-
-
-class Separate(eqx.Module):
-    """Half the squared distance to b, coordinates weighted by a: independent flows with g = a (b - beta)."""
-
-    a: jax.Array
-    b: jax.Array
-
-    def __call__(self, beta):
-        return 0.5 * jnp.sum(self.a * (self.b - beta) ** 2)
 
 
 def one_at_a_time(loss, starts, **given):

@@ -9,22 +9,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 from tests import problems, tolerances
+from tests.problems import LOG10, Separate
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_flow
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
-
-LOG10 = float(np.log(10))
-
-
-class Separate(eqx.Module):
-    """Half the squared distance to b, coordinates weighted by a: independent flows with g = a (b - beta)."""
-
-    a: jax.Array
-    b: jax.Array
-
-    def __call__(self, beta):
-        return 0.5 * jnp.sum(self.a * (self.b - beta) ** 2)
 
 
 def _random_weights(size, seed=0):
@@ -224,85 +212,21 @@ def test_a_loss_that_turns_nan_ends_the_run_and_keeps_what_was_computed():
     np.testing.assert_array_equal(failure.value.result.times, flow.times)
 
 
-def test_an_unbounded_loss_and_a_used_up_budget_are_reported():
-    start = DiagonalInit(np.ones(1), np.zeros(1), -8 * LOG10)
-    unbounded = gradient_flow(lambda beta: -jnp.sum(beta), start, until=50.0, tolerance=1e-6, throw=False)
-    assert not unbounded.status.ok
-    assert "exceed" in unbounded.status.sentence
-    assert np.all(np.isfinite(unbounded.beta))
+def test_a_run_continues_from_where_its_evaluations_were_used_up():
     loss, _ = _returning()
     start = DiagonalInit(*_random_weights(3), -8 * LOG10)
     short = gradient_flow(loss, start, until=40.0, tolerance=1e-6, max_evaluations=15, throw=False)
-    assert not short.status.ok
-    assert "max_evaluations=15" in short.status.sentence
     rest = gradient_flow(loss, short.end, until=40.0 - float(short.times[-1]), tolerance=1e-6)
     straight = gradient_flow(loss, start, until=40.0, tolerance=1e-6)
     np.testing.assert_allclose(rest.beta[-1], straight.beta[-1], atol=1e-6)
 
 
-def _quadratic(beta):
-    return jnp.sum((beta - 1.0) ** 2)
-
-
 GOOD = DiagonalInit(np.ones(2), np.ones(2), -1.0)
-
-
-@pytest.mark.parametrize(
-    ("loss", "given", "sentence"),
-    [
-        (lambda beta: jnp.sum(jnp.abs(beta - 0.0)), {}, "twice continuously differentiable at beta = 0"),
-        (lambda beta: jnp.sum((jax.nn.relu(beta) - 1) ** 2), {}, "twice continuously differentiable at beta = 0"),
-        (lambda beta: jnp.sum(jnp.abs(beta) ** 1.5), {}, "twice continuously differentiable at beta = 0"),
-        (lambda beta: jnp.sum(beta) / 0.0, {}, "loss must be finite"),
-        (lambda beta: beta, {}, "one float64 number"),
-        (lambda beta: float(np.asarray(beta).sum()), {}, r"jax\.numpy"),
-        (lambda beta: jnp.sum(beta.astype(jnp.float32)), {}, "one float64 number"),
-        (
-            lambda b: jax.pure_callback(lambda b: np.sum(b**2), jax.ShapeDtypeStruct((), jnp.float64), b),
-            {},
-            "that JAX can differentiate",
-        ),
-        (Separate(jnp.ones(2, jnp.float32), jnp.ones(2)), {}, "compute in float64; got float32"),
-        (_quadratic, {"until": -1.0}, "until must be"),
-        (_quadratic, {"until": float("nan")}, "until must be"),
-        (_quadratic, {"tolerance": 0.0}, "tolerance must be"),
-        (_quadratic, {"level": -0.1}, "level must be"),
-        (_quadratic, {"record": np.array([2.0])}, "record must be"),
-        (_quadratic, {"max_evaluations": 0}, "max_evaluations must be"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_before_any_work(loss, given, sentence):
-    with pytest.raises(InputError, match=sentence):
-        gradient_flow(loss, GOOD, **{"until": 1.0, "tolerance": 1e-6, **given})
 
 
 def test_smooth_losses_pass_the_probe_for_kinks():
     for loss in (lambda b: jnp.sum(1e6 * b**2 + b), lambda b: jnp.sum(jnp.exp(-3 * b)), lambda b: jnp.sum(b**4)):
         gradient_flow(loss, GOOD, until=0.0, tolerance=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: DiagonalInit(np.ones(2), np.ones(3), -1.0), "one length"),
-        (lambda: DiagonalInit(np.ones((2, 2)), np.ones((2, 2)), -1.0), "one length"),
-        (lambda: DiagonalInit(np.ones(2, np.float32), np.ones(2), -1.0), "u must be float64"),
-        (lambda: DiagonalInit(np.ones(2), np.array([1.0, np.nan]), -1.0), "v must be finite"),
-        (lambda: DiagonalInit(np.ones(2), np.ones(2), 0.0), "log_scale must be"),
-        (lambda: DiagonalInit(np.ones(2), np.ones(2), -np.inf), "log_scale must be"),
-        (lambda: ParameterInit({}), "at least one entry"),
-        (lambda: ParameterInit({"w": np.ones(2, np.float32)}), "params must be float64"),
-    ],
-)
-def test_starts_that_make_no_sense_are_refused(make, sentence):
-    with pytest.raises(InputError, match=sentence):
-        make()
-
-
-def test_times_outside_the_run_are_refused():
-    flow = gradient_flow(_quadratic, GOOD, until=1.0, tolerance=1e-6)
-    with pytest.raises(InputError, match="times must be"):
-        flow(np.array([1.5]))
 
 
 def test_a_loss_that_turns_nan_behind_a_finite_gradient_is_not_called_a_success():

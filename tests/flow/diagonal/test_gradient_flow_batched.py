@@ -6,22 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests import tolerances
+from tests.problems import LOG10
 
-from saddlescope._shared.errors import InputError
-from saddlescope.flow import BatchedFlowError, DiagonalInit, ParameterInit, gradient_flow, gradient_flow_batched
+from saddlescope.flow import BatchedFlowError, DiagonalInit, gradient_flow, gradient_flow_batched
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
-
-LOG10 = float(np.log(10))
-
-
-class Separate(eqx.Module):
-    """Half the squared distance to b, coordinates weighted by a: independent flows with g = a (b - beta)."""
-
-    a: jax.Array
-    b: jax.Array
-
-    def __call__(self, beta):
-        return 0.5 * jnp.sum(self.a * (self.b - beta) ** 2)
 
 
 def _regression(seed, digits, p=4, samples=8):
@@ -197,48 +185,3 @@ def test_flows_that_end_early_are_named_and_leave_the_others_alone():
     with pytest.raises(BatchedFlowError, match="1 of 3 runs ended early: 1") as error:
         gradient_flow_batched(losses, starts, until=2.0, tolerance=1e-4)
     assert error.value.result.failed == (1,)
-
-
-def test_a_loss_without_a_minimum_and_too_few_gradients():
-    starts = [DiagonalInit(np.ones(1), np.ones(1), -5.0)]
-    flows = gradient_flow_batched(lambda beta: -jnp.sum(beta), starts, until=20.0, tolerance=1e-4, throw=False)
-    assert "exceed" in flows[0].status.sentence
-    loss, start = _regression(0, 6)
-    flows = gradient_flow_batched(loss, [start] * 2, until=10.0, tolerance=1e-4, max_evaluations=40, throw=False)
-    assert flows.failed == (0, 1)
-    assert 0 < flows[0].times[-1] < 10
-    assert flows[0].evaluations.gradients <= 41
-
-
-def test_progress_is_reported():
-    reported = []
-    losses, starts = _regressions(range(2), 4)
-    gradient_flow_batched(
-        losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: reported.append(fraction)
-    )
-    assert len(reported) > 3
-    assert reported == sorted(reported)
-    assert 0 <= reported[0] < 0.5 < reported[-1] <= 1
-
-
-GIVEN = {"until": 1.0, "tolerance": 1e-4}
-LOSS, START = _regression(0, 4)
-
-
-@pytest.mark.parametrize(
-    ("loss", "starts", "given", "sentence"),
-    [
-        (LOSS, [], {}, "starts must be a sequence"),
-        (LOSS, [ParameterInit(np.ones(4))], {}, "Call gradient_flow for other starts"),
-        (LOSS, [START, DiagonalInit(np.ones(3), np.ones(3), -4.0)], {}, "equally many coordinates; got 3 for flow 1"),
-        ([LOSS], [START, START], {}, "one for each of the 2 runs, .* got 1"),
-        ([LOSS, _regression(0, 4, samples=9)[0]], [START, START], {}, "one structure.* run 1"),
-        ([LOSS, lambda beta: jnp.sum(beta**2)], [START, START], {}, "one structure.* run 1"),
-        (LOSS, [START], {"tolerance": 0.0}, "tolerance must be"),
-        (lambda beta: jnp.sum(jnp.abs(beta)), [START], {}, "twice continuously differentiable"),
-        (lambda beta: jnp.sum(beta) / 0.0, [START], {}, "Flow 0: loss must be finite"),
-    ],
-)
-def test_what_cannot_be_used_is_refused(loss, starts, given, sentence):
-    with pytest.raises(InputError, match=sentence):
-        gradient_flow_batched(loss, starts, **(GIVEN | given))

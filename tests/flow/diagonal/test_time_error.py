@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests import tolerances
+from tests.problems import LOG10
 
 from saddlescope.flow import DiagonalInit, Trajectory, gradient_flow
 from saddlescope.models import attention_teacher_task
-
-LOG10 = float(np.log(10))
 
 
 class Tanh(eqx.Module):

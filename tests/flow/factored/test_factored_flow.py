@@ -5,12 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 from tests import problems, tolerances
 
-from saddlescope._shared.errors import InputError
-from saddlescope.flow import DiagonalInit, FactorInit, FlowError, factored_flow, gradient_flow
+from saddlescope.flow import DiagonalInit, FactorInit, factored_flow, gradient_flow
 from saddlescope.models import full_attention_teacher_task
 
 
@@ -93,10 +93,18 @@ def test_a_direction_that_leaves_and_returns_with_the_other_sign_in_a_rotated_pr
     np.testing.assert_allclose(np.diag(end), reference.beta[-1], atol=5e-3)
 
 
+def half_square(target, products):
+    return 0.5 * jnp.sum((products[0] - target) ** 2)
+
+
+def fit(target):
+    """Return the loss of one product, which is compiled once for all targets of a shape."""
+    return Partial(half_square, jnp.asarray(target))
+
+
 def whitened(sizes):
     P, Q, S = rotations(len(sizes))
-    target = jnp.asarray(P @ np.diag(sizes) @ Q.T)
-    return (lambda products: 0.5 * jnp.sum((products[0] - target) ** 2)), (P, Q, S)
+    return fit(P @ np.diag(sizes) @ Q.T), (P, Q, S)
 
 
 def test_a_linear_network_on_whitened_data_has_the_times_of_its_closed_form():
@@ -167,14 +175,10 @@ def test_loss_falls_conservation_holds_and_loss_is_the_energy_that_was_lost():
 
 def test_narrow_factors_of_a_product_that_is_not_square():
     rng = np.random.default_rng(0)
-    target = jnp.asarray(rng.standard_normal((4, 3)))
+    target = rng.standard_normal((4, 3))
     left, right = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
-    trajectory = factored_flow(
-        lambda products: 0.5 * jnp.sum((products[0] - target) ** 2),
-        FactorInit(pairs=((left, right),), log_scale=-200.0),
-        until=3.0,
-        tolerance=1e-5,
-    )
+    start = FactorInit(pairs=((left, right),), log_scale=-200.0)
+    trajectory = factored_flow(fit(target), start, until=3.0, tolerance=1e-5)
     U, s, Vt = np.linalg.svd(target, full_matrices=False)
     np.testing.assert_allclose(trajectory(trajectory.times[-1:])[0][0], (U[:, :2] * s[:2]) @ Vt[:2], atol=1e-6)
     assert np.all(np.isneginf(trajectory.log_singular_values[:, 0, 2]))
@@ -197,49 +201,6 @@ def test_records_are_where_they_were_asked_for():
     assert factored_flow(loss, start, until=0.0, tolerance=1e-6).times.tolist() == [0.0]
 
 
-def test_runs_that_end_early_say_why_and_keep_what_they_have():
-    pairs = ((np.eye(2), np.eye(2)),)
-    with pytest.raises(FlowError, match=r"exceed 1e\+13") as failure:
-        factored_flow(lambda B: -jnp.trace(B[0]), FactorInit(pairs=pairs, log_scale=-1.0), until=90.0, tolerance=1e-4)
-    assert len(failure.value.result.times) > 2
-    loss, _ = whitened(np.array([2.0, 1.0]))
-    short = factored_flow(
-        loss, FactorInit(pairs=pairs, log_scale=-9.0), until=2.0, tolerance=1e-4, max_evaluations=9, throw=False
-    )
-    assert not short.status.ok
-    assert "max_evaluations=9" in str(short.status)
-    broken = factored_flow(
-        lambda B: jnp.sum(jnp.sqrt(0.3 - B[0])) + jnp.sum((B[0] - 1) ** 2),
-        FactorInit(pairs=pairs, log_scale=-9.0),
-        until=2.0,
-        tolerance=1e-4,
-        throw=False,
-    )
-    assert "NaN or infinite just after" in str(broken.status)
-
-
-@pytest.mark.parametrize(
-    ("bad", "sentence"),
-    [
-        ({"pairs": ()}, "at least one"),
-        ({"pairs": ((np.eye(2), np.eye(3)),)}, "as many columns left as right"),
-        ({"pairs": ((np.ones(2), np.ones(2)),)}, "must hold matrices"),
-        ({"pairs": ((np.eye(2), np.full((2, 2), np.nan)),)}, "pairs must be finite"),
-        ({"pairs": ((np.eye(2), np.eye(2, dtype=np.float32)),)}, "pairs must be float64"),
-        ({"log_scale": 0.0}, "log_scale must be finite and negative"),
-    ],
-)
-def test_starts_that_cannot_be_used_are_named(bad, sentence):
-    with pytest.raises(InputError, match=sentence):
-        FactorInit(**({"pairs": ((np.eye(2), np.eye(2)),), "log_scale": -9.0} | bad))
-
-
-def test_a_kink_at_0_is_refused():
-    start = FactorInit([(np.eye(2), np.eye(2))], log_scale=-20.0)
-    with pytest.raises(InputError, match="twice continuously differentiable at B = 0"):
-        factored_flow(lambda B: jnp.sum((B[0] - 1) ** 2) + jnp.sum(jnp.abs(B[0])), start, until=3.0, tolerance=1e-5)
-
-
 def of_eigenvalues(*values):
     Q = rotations(len(values))[0]
     return Q, (Q * np.array(values)) @ Q.T
@@ -251,7 +212,7 @@ def test_symmetric_factors_cannot_learn_a_negative_eigenvalue(power, sign):
     Q, target = of_eigenvalues(sign, -2 * sign)
     left = Q @ np.array([[0.6], [1.1]])
     start = FactorInit([(left, sign * left)], log_scale=power * np.log(10))
-    flow = factored_flow(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), start, until=6.0, tolerance=1e-4)
+    flow = factored_flow(fit(target), start, until=6.0, tolerance=1e-4)
     assert flow.losses[-1] == pytest.approx(2.0, rel=1e-6)
 
 
@@ -267,16 +228,14 @@ def test_symmetric_factors_of_full_rank_are_followed_as_by_a_foreign_solver(unti
 
     last = until * np.log(100)
     exact = solve_ivp(slope, (0, last), 1e-2 * U.ravel(), method="DOP853", rtol=1e-12, atol=1e-30).y[:, -1]
-    flow = factored_flow(
-        lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), FactorInit([(U, U)], np.log(1e-2)), until=until, tolerance=1e-7
-    )
+    flow = factored_flow(fit(target), FactorInit([(U, U)], np.log(1e-2)), until=until, tolerance=1e-7)
     np.testing.assert_allclose(flow(flow.times[-1:])[0][0], exact.reshape(3, 2) @ exact.reshape(3, 2).T, atol=1e-5)
 
 
 def test_a_symmetric_start_of_a_loss_that_is_not_leaves_the_symmetric_products():
     target = np.array([[1.0, 0.5], [-0.5, 0.8]])
     start = FactorInit([(np.eye(2), np.eye(2))], log_scale=-20.0)
-    flow = factored_flow(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), start, until=6.0, tolerance=1e-5)
+    flow = factored_flow(fit(target), start, until=6.0, tolerance=1e-5)
     np.testing.assert_allclose(flow(flow.times[-1:])[0][0], target, atol=1e-3)
 
 
@@ -312,7 +271,7 @@ def test_a_direction_that_only_rounding_gives_a_start_is_not_learned(kind):
         target = turn @ np.diag([2.0, 1.0, 0.5]) @ turn.T
         factor = turn[:, 1:] @ np.array([[1.0, 0.5], [0.3, -0.7]])
         pair = factor, factor
-    loss = lambda B: 0.5 * jnp.sum((B[0] - target) ** 2)  # noqa: E731
+    loss = fit(target)
     flow = factored_flow(loss, FactorInit([pair], log_scale=-40.0), until=6.0, tolerance=1e-6, throw=False)
     assert flow.status.code == "undecided"
     assert flow.losses[-1] > (0.49 if kind == "permuted" else 2.1)  # 1/2 or 2.125 without it

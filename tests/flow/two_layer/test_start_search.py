@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import find_start, symmetric_flows
 from saddlescope.flow.two_layer.start_search import SearchError
 from saddlescope.measure import find_descents
@@ -48,17 +47,3 @@ def test_what_there_is_not_is_not_found():
         find_start(A_3, descents=5, test_point=MU_3, until=40.0, seed=0, num_starts=256, generations=1)
     with pytest.raises(SearchError, match="until"):
         find_start(A_3, descents=2, test_point=MU_3, until=0.5, seed=0, num_starts=256, generations=0)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"descents": 0}, "descents"),
-        ({"least": 1.0}, "least"),
-        ({"bound": 0.0}, "bound"),
-        ({"num_starts": 0}, "num_starts"),
-    ],
-)
-def test_bad_input_is_refused(change, said):
-    with pytest.raises(InputError, match=said):
-        find_start(A_3, **{"descents": 2, "test_point": MU_3, "until": 40.0, "seed": 0, **change})

@@ -94,33 +94,6 @@ def test_implicit_steps_go_on_where_the_evaluations_do_not_suffice():
     assert mixed.times[-1] == 3.0
 
 
-def test_progress_rises_to_one():
-    told = []
-    run = coordinates(report=lambda done, note: told.append(done))
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-    assert np.all(np.diff(run.times) > 0)
-
-
-def test_weights_that_grow_without_bound_are_one_sentence():
-    with pytest.raises(FlowError, match="A norm exceeds 1e13 at T = "):
-        unit_flow(
-            lambda theta, x: theta[0] * theta[1] * x, (np.ones(1), np.ones(1)), lambda f, y: -f * y, np.ones((1, 2)),
-            degree=2.0, log_scale=-5.0, until=20.0, tolerance=1e-3,
-        )  # fmt: skip
-
-
-def test_a_loss_that_becomes_nan_is_one_sentence():
-    def broken(output, target):
-        return jnp.where(output > 0.5, jnp.nan, 0.5) * (output - target) ** 2
-
-    with pytest.raises(FlowError, match="NaN or infinite just after T = "):
-        unit_flow(
-            lambda theta, x: theta[0] * theta[1] * x, (np.ones(1), np.ones(1)), broken, np.ones((1, 2)),
-            degree=2.0, log_scale=-5.0, until=20.0, tolerance=1e-3,
-        )  # fmt: skip
-
-
 def test_a_jump_after_a_long_plateau_is_decided_by_no_error():
     """One tanh neuron learns the parity of three bits in no time, but for its plateau of 1e6."""
     X = np.stack(np.meshgrid(*[[-1.0, 1.0]] * 3), axis=-1).reshape(8, 3)

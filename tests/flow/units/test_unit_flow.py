@@ -1,14 +1,11 @@
 """Flow of sums of units: closed forms, the flow of the plain weights, and the prediction as alpha vanishes."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, unit_flow
 from saddlescope.flow.units.twin_flow import come_apart
 from saddlescope.theory import unit_learning
@@ -170,44 +167,6 @@ def test_the_error_of_the_prediction_falls_as_one_over_log_alpha(seed):
     slopes = np.polyfit(np.log(logs), np.log(errors), 1)[0]
     np.testing.assert_allclose(slopes, -1, atol=0.1)
     np.testing.assert_allclose(lowest, learned.stages[-1].loss, atol=1e-8)
-
-
-def test_bad_input_is_one_sentence():
-    data, start = (np.eye(4), LABELS), neurons(0)
-    fine: dict[str, Any] = {"degree": 2.0, "log_scale": -5.0, "until": 1.0, "tolerance": 1e-4}
-    for change, sentence in (
-        ({"degree": 1.0}, "degree must be at least 2"),
-        ({"log_scale": 1.0}, "log_scale must be"),
-        ({"kinds": np.arange(3)}, "one number per unit"),
-        ({"level": 0.0}, "level must be positive"),
-    ):
-        given: dict[str, Any] = fine | change
-        with pytest.raises(InputError, match=sentence):
-            unit_flow(relu, data, squared, start, **given)
-    with pytest.raises(InputError, match="not all 0"):
-        unit_flow(relu, data, squared, {"a": np.zeros(1), "w": np.zeros((1, 4))}, **fine)
-    with pytest.raises(FlowError, match="max_evaluations=5"):
-        unit_flow(relu, data, squared, start, **fine, max_evaluations=5)
-    short = unit_flow(relu, data, squared, start, **fine, max_evaluations=5, throw=False)
-    assert not short.status.ok
-
-
-@pytest.mark.parametrize(
-    ("unit", "given", "found"),
-    [
-        (lambda theta, x: theta[0] * jax.nn.gelu(theta[1] * x), 3.0, "2.00"),
-        (lambda theta, x: theta[0] * (theta[1] * x) ** 3, 2.0, "4.00"),
-        (lambda theta, x: theta[0] * jax.nn.sigmoid(theta[1] * x), 2.0, "1.00"),
-        (lambda theta, x: theta[0] * theta[1] * x + 1.0, 2.0, "0.00"),
-    ],
-)
-def test_another_degree_is_refused(unit, given, found):
-    data = np.array([1.0, -2.0, 0.5]), np.array([1.0, 1.0, 0.0])
-    with pytest.raises(InputError, match=rf"degree must be that of the unit at the origin, {found} .*; got {given}"):
-        unit_flow(
-            unit, data, lambda f, y: (f - y) ** 2, np.array([[1.0, 0.5], [0.3, 2.0]]),
-            degree=given, log_scale=-50.0, until=1.0, tolerance=1e-4,
-        )  # fmt: skip
 
 
 def test_dead_units_have_no_degree():

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_head, attention_teacher_task
+from saddlescope.models import DiagonalNetwork, attention_head, attention_teacher_task
 
 SIZES = [(7, 3, 4), (1, 1, 2), (700, 3, 5)]  # 700 samples of 3 x 5 need two blocks, the last one padded
 
@@ -67,9 +66,3 @@ def test_teacher_is_a_minimum_with_zero_loss():
     assert float(value) < 1e-30
     assert float(jnp.abs(gradient).max()) < 1e-15
     assert np.linalg.eigvalsh(task.network.hessian(jnp.asarray(task.teacher))).min() > 1e-3
-
-
-def test_another_loss_raises():
-    task = attention_teacher_task(0, samples=3, tokens=2, dim=2)
-    with pytest.raises(InputError, match="Use DiagonalNetwork"):
-        AttentionNetwork(attention_head, task.network.inputs, task.network.targets, lambda y, f: jnp.sum(y * f))

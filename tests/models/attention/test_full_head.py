@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import FullAttention, attention_teacher_task, full_attention_head, full_attention_teacher_task
 
 
@@ -53,21 +52,3 @@ def test_teacher_has_the_requested_rank_and_no_loss():
     value, slopes = task.network.value_and_gradient(tuple(map(jnp.asarray, task.teacher)))
     assert float(value) < 1e-30
     assert max(float(jnp.abs(slope).max()) for slope in slopes) < 1e-14
-
-
-@pytest.mark.parametrize(
-    "bad", [{"samples": 0}, {"tokens": -2}, {"dim": 0}, {"seed": -3}, {"width": 0}, {"rank": 0}, {"dim": 3, "rank": 4}]
-)
-def test_invalid_sizes_raise(bad):
-    with pytest.raises(InputError, match=f"{list(bad)[-1]} must be"):
-        full_attention_teacher_task(**bad)
-
-
-def test_a_rank_above_the_width_raises():
-    with pytest.raises(InputError, match="or no student learns it"):
-        full_attention_teacher_task(dim=6, width=2, rank=3)
-
-
-def test_data_of_other_shapes_raise():
-    with pytest.raises(InputError, match="inputs and targets must have one shape"):
-        FullAttention(inputs=jnp.zeros((3, 2, 2)), targets=jnp.zeros((3, 2, 1)))

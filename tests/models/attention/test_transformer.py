@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import (
     Coordinate,
     DiagonalNetwork,
@@ -146,21 +145,3 @@ def test_a_batch_keeps_the_transformer():
     halves = [network.batch(jnp.arange(first, first + 4)) for first in (0, 4)]
     assert all(isinstance(half, TransformerNetwork) for half in halves)
     np.testing.assert_allclose(sum(half(beta) for half in halves) / 2, network(beta), rtol=1e-13)
-
-
-@pytest.mark.parametrize("shape", [(1, DIM, 4), (2, DIM + 1, 4)])
-def test_feedforward_weights_of_other_shapes_raise(shape):
-    weights = jnp.zeros(shape)
-    with pytest.raises(InputError, match=r"both have shape \(layers, dim, hidden\) = \(2, 3, hidden\)"):
-        Transformer(layers=2, heads=1, dim=DIM, W_A=weights, W_B=weights)
-    with pytest.raises(InputError, match=r"W_A and W_B .* got \(2, 3, 4\) and None"):
-        Transformer(layers=2, heads=1, dim=DIM, W_A=jnp.zeros((2, DIM, 4)))
-
-
-@pytest.mark.parametrize("place", [(2, 0, "KQ", 0), (0, 2, "KQ", 0), (0, 0, "QK", 0), (0, 0, "VO", -1)])
-def test_positions_that_do_not_exist_raise(place):
-    transformer = _transformer()
-    with pytest.raises(InputError, match="coordinate must be in 2 layers of 2 heads"):
-        transformer.index(Coordinate(*place))
-    with pytest.raises(InputError, match="index must be between 0 and 23"):
-        transformer.coordinate(24)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import StructuredIdentityTask, random_rotation
 
 MU, SIGMA = (1.0, 1.5, 2.2), (0.05, 0.4, 0.05)
@@ -65,25 +64,3 @@ def test_rotations_are_uniform():
     turned = np.stack([random_rotation(3, seed=seed) for seed in range(2000)])
     np.testing.assert_allclose(turned.mean(axis=0), 0, atol=0.05)  # standard deviation 0.013
     np.testing.assert_allclose((turned**2).mean(axis=0), 1 / 3, atol=0.03)
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"dim": 2}, "dim must be at least the number of concepts, 3; got 2"),
-        ({"mu": (1.0, -1.0, 2.0)}, "mu must be"),
-        ({"sigma": (0.1, 0.1)}, "sigma must have a value for each of the 3 mu"),
-        ({"rotation": np.eye(4)}, r"rotation must have shape \(5, 5\)"),
-        ({"rotation": 2 * np.eye(5)}, "rotation must be orthogonal"),
-    ],
-)
-def test_bad_tasks(changes, says):
-    with pytest.raises(InputError, match=says):
-        _task(**changes)
-
-
-def test_bad_draws():
-    with pytest.raises(InputError, match="seed must be at least 0; got -1"):
-        _task().draw(-1)
-    with pytest.raises(InputError, match="dim must be at least 1"):
-        random_rotation(0, seed=0)

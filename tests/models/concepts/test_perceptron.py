@@ -175,17 +175,3 @@ def test_full_weights_raise_if_reduced_ones_are_needed(relu):
     for weights in (perceptron_weights((5, 4, 5), seed=0), perceptron_weights((2, 4), seed=0)):
         with pytest.raises(InputError, match=r"weights must map 2 coordinates to 5 outputs; .*weights_in_span"):
             loss(weights)
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: perceptron_weights((3,), seed=0), "widths must be n_0"),
-        (lambda: perceptron_loss(np.zeros((0, 3))), "inputs must have shape"),
-        (lambda: perceptron_loss(np.eye(3), np.eye(3)[:, :2]), "inputs must be in the span"),
-        (lambda: perceptron_loss(np.eye(3), 2 * np.eye(3)), "directions must have orthonormal columns"),
-    ],
-)
-def test_invalid_arguments_raise(make, sentence):
-    with pytest.raises(InputError, match=sentence):
-        make()

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import DiagonalNetwork, diagonal_linear_network, squared_error
 
 
@@ -40,18 +39,6 @@ def test_any_output_and_loss_can_be_given():
 
 def test_squared_error_has_no_factor_one_half():
     assert float(squared_error(jnp.array([0.0, 0.0]), jnp.array([1.0, 2.0]))) == 2.5
-
-
-@pytest.mark.parametrize(
-    ("features", "targets", "sentence"),
-    [
-        (np.ones((3, 2)), np.ones(2), "as many samples"),
-        (np.ones(2), np.ones(2), "features must have shape"),
-    ],
-)
-def test_invalid_data_raise(features, targets, sentence):
-    with pytest.raises(InputError, match=sentence):
-        diagonal_linear_network(features, targets)
 
 
 @pytest.mark.parametrize("samples", [1, 7, 600])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import (
     TokenData,
     aligned_tokens,
@@ -147,11 +146,3 @@ def test_the_number_of_separability_is_a_margin_that_is_reached():
     assert answers.separable.holds
     assert answers.separable_diagonal.holds
     assert 0 < answers.separable_diagonal.number < np.linalg.norm(data.features, axis=2).min()
-
-
-def test_bad_weights():
-    data = gaussian_tokens(2, 3, 4, seed=0)
-    with pytest.raises(InputError, match="K must have shape"):
-        check_token_assumptions(data, (np.ones((3, 2)), np.ones((3, 2))))
-    with pytest.raises(InputError, match="weights must have shape"):
-        check_token_assumptions(data, np.ones(5))

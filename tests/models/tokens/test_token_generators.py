@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import aligned_tokens, check_token_assumptions, conditioned_tokens, gaussian_tokens, with_gaps
 
 
@@ -97,22 +96,3 @@ def test_other_gaps_leave_all_but_the_wrong_tokens():
     np.testing.assert_array_equal(other.X[every, other.optimal], data.X[every, data.optimal])
     moved = (other.X - data.X).reshape(-1, 5)
     np.testing.assert_allclose(moved - np.outer(moved @ data.v, data.v) / (data.v @ data.v), 0, atol=1e-13)
-    for bad in (0.0, np.ones((3, 4)), -gaps):
-        with pytest.raises(InputError, match="gaps must be positive"):
-            with_gaps(data, bad)
-
-
-@pytest.mark.parametrize(
-    ("make", "sizes", "options", "message"),
-    [
-        (gaussian_tokens, (0, 3, 2), {}, "samples must be at least 1"),
-        (gaussian_tokens, (2, 3, 4), {"spread": 1.0}, "spread must be at least 0 and below 1"),
-        (conditioned_tokens, (2, 3, 3), {}, "support must be at least 1 and below dim=3"),
-        (aligned_tokens, (2, 4, 4), {}, "tokens must be odd"),
-        (aligned_tokens, (3, 5, 2), {}, "dim must be at least 3"),
-        (aligned_tokens, (2, 5, 4), {"ratio": [0.1, 0.1, 0.1]}, "ratio must be in"),
-    ],
-)
-def test_bad_arguments(make, sizes, options, message):
-    with pytest.raises(InputError, match=message):
-        make(*sizes, **{"seed": 0} | options)

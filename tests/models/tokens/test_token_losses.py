@@ -5,7 +5,6 @@ import mpmath
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import SelectionLoss, attention_loss, gaussian_tokens
 
 KINDS = ("exponential", "logistic")
@@ -129,21 +128,3 @@ def test_the_loss_of_missing_one_sample(kind):
         second = np.sort(data.scores[j])[-2]
         expected = (value(second) - value(data.optimal_scores[j])) / 4
         assert np.exp(loss.log_excess_missing()[j]) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("scores", "gaps", "kind", "message"),
-    [
-        (np.zeros(2), np.ones((3, 2)), "exponential", "must have shapes"),
-        (np.zeros(2), np.zeros((2, 2)), "exponential", "gaps must be positive"),
-        (np.zeros(2), np.ones((2, 2)), "square", "no loss 'square'"),
-    ],
-)
-def test_bad_arguments(scores, gaps, kind, message):
-    with pytest.raises(InputError, match=message):
-        SelectionLoss(scores, gaps, kind)
-
-
-def test_the_naive_loss_raises_for_another_kind():
-    with pytest.raises(InputError, match="no loss 'square'"):
-        attention_loss(gaussian_tokens(2, 3, 4, seed=0), "square")

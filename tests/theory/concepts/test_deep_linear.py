@@ -127,16 +127,3 @@ def test_a_weaker_concept_learned_first_is_forgotten_at_the_rate_predicted():
     np.testing.assert_allclose(np.log(100) / (gaps[1] - gaps[0]), top, rtol=0.01)
     with pytest.raises(InputError, match="Concepts must be learned from the strongest on"):
         _ = stages.staircase
-
-
-def test_bad_input():
-    good = _start(1e-2, 0, 3)
-    for strengths, weights, says in (
-        (FIGURE_8, good[:1], "depth L of at least 2; got 1"),
-        ([1.0, 1.0, 2.0], good, "strengths must differ"),
-        (FIGURE_8, [good[0][:, :2], *good[1:]], "weights must map d_in = 3 to d_out = 3"),
-        (FIGURE_8, [0 * good[0], *good[1:]], "weights must have no layer of zeros"),
-        (FIGURE_8, [np.eye(3)] * 3, "weights must be small, with w_kk below"),
-    ):
-        with pytest.raises(InputError, match=says):
-            deep_stages(strengths, weights)

@@ -76,11 +76,3 @@ def test_depth_one_has_no_deeper_network_as_fast():
     assert_allclose(certified_escape_speed(X.T, G.T).upper, 1.0)
     with pytest.raises(InputError, match="depth L of at least 2; got 1"):
         deepen([np.eye(1)], X.T, G.T, depth=2)
-
-
-def test_bad_input_is_refused():
-    weights, X, G = fast_network(np.random.default_rng(4), 3)
-    with pytest.raises(InputError, match="depth must be at least that of the network, 3; got 2"):
-        deepen(weights, X.T, G.T, depth=2)
-    with pytest.raises(InputError, match="weights must have a positive speed to be deepened; got -"):
-        deepen(weights, X.T, -G.T, depth=4)

@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from problems import alternating_circle
-from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import escape_speed
 
@@ -77,13 +76,3 @@ def test_networks_of_rank_one_layers_never_exceed_it_though_they_are_not_one_neu
     speeds = [-minimize(minus_speed, start, method="BFGS", options={"maxiter": 50}).fun for start in starts]
     assert max(speeds) <= best.upper
     assert max(speeds) > 0.98 * best.lower  # the search comes near, so that the bound is put to the test
-
-
-def test_bad_input_is_refused():
-    X, G = np.eye(3), np.ones((3, 1))
-    with pytest.raises(InputError, match="inputs must span at most a plane"):
-        rank_one_escape_speed(X, G)
-    with pytest.raises(InputError, match="depth must be an integer of at least 2; got 1"):
-        rank_one_escape_speed(X[:, :2], G, depth=1)
-    with pytest.raises(InputError, match="gradients must not all be 0"):
-        rank_one_escape_speed(X[:, :2], 0 * G)

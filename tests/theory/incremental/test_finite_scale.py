@@ -10,7 +10,6 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 from tests import problems
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
@@ -214,31 +213,6 @@ def test_the_end_of_an_unfinished_staircase_is_corrected_too():
     assert plateau(part) == plateau(more)
 
 
-# Bad input
-
-
-@pytest.mark.parametrize(
-    ("weights", "says"),
-    [
-        (([1.0, 0.5], [0.2, -0.5]), r"u0\[1\] = 0.5 and v0\[1\] = -0.5"),
-        (([1.0, 0.0], [0.2, 0.0]), r"weights must have \|u0_i\| different"),
-        (([1.0], [0.2]), r"u0 of weights must have shape \(2,\)"),
-        (([1.0, 2.0], [0.2]), r"v0 of weights must have shape \(2,\)"),
-        (([1.0, math.nan], [0.2, 1.0]), "u0 of weights must be finite; got nan"),
-    ],
-)
-def test_bad_weights_are_named(weights, says):
-    with pytest.raises(InputError, match=says):
-        _separate(1.0, 0.9, weights=weights)
-
-
-def test_times_at_a_scale_want_weights():
-    with pytest.raises(InputError, match="weights must be given"):
-        _separate(1.0, 0.9).times_at(-10.0)
-    with pytest.raises(InputError, match=r"math\.log"):
-        _separate(1.0, 0.9).times_at(0.5)
-
-
 def test_weight_decay_is_that_of_the_flow():
     """P = log(u + v) and M = log|u - v| fall at the rate lambda; SciPy follows them until coordinates are half grown.
 
@@ -283,5 +257,3 @@ def test_weight_decay_is_a_soft_threshold():
     learned = incremental_learning(lambda beta: jnp.sum(scale * (beta - target) ** 2) / 2, 3, weight_decay=decay)
     assert learned.staircase.times == pytest.approx((1 / 2.5, 1 / 1.5))
     assert learned.stages[-1].beta == pytest.approx([2.5, -0.75, 0.0])
-    with pytest.raises(InputError, match="weight_decay must be finite and not negative"):
-        incremental_learning(lambda beta: jnp.sum(beta**2), 1, weight_decay=-1.0)

@@ -11,7 +11,6 @@ import pytest
 from tests import problems, tolerances
 from tests.references import greedy_exact
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_head, attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import AlgorithmStatus, incremental_learning
 
@@ -250,39 +249,3 @@ def test_a_gradient_below_the_tolerance_is_not_said_to_be_0():
     learned = incremental_learning(loss, 2, tolerance=1e-11)
     assert (learned.status, len(learned.stages)) == (AlgorithmStatus.CONVERGED, 2)
     assert learned.message.startswith("No coordinate outside the support has a gradient above 10,")
-
-
-def test_reports_progress():
-    given = []
-    incremental_learning(lambda beta: jnp.sum((beta - jnp.arange(1.0, 4.0)) ** 2), 3, report=lambda *x: given.append(x))
-    assert [fraction for fraction, _ in given] == pytest.approx([1 / 3, 2 / 3, 1])
-    assert "stage 3: rank 3, T = 0.5" in given[-1][1]
-
-
-# Bad input
-
-
-def _square(beta):
-    return jnp.sum((beta - 1.0) ** 2)
-
-
-@pytest.mark.parametrize(
-    ("loss", "size", "policies", "says"),
-    [
-        (_square, 0, {}, "size must be an integer"),
-        (_square, 2, {"tolerance": 0.1}, "tolerance must be a number"),
-        (_square, 2, {"max_stages": 0}, "max_stages must be an integer"),
-        (lambda beta: beta, 2, {}, r"loss must return one float64 number; got an array of shape \(2,\)"),
-        (lambda beta: jnp.sum(beta).astype(jnp.float32), 2, {}, "float32"),
-        (lambda beta: beta @ jnp.ones(3), 2, {}, "check the shapes"),
-        (lambda beta: float(beta[0]), 1, {}, "jax.numpy"),
-        (lambda beta: jnp.sum(jnp.sqrt(beta)), 2, {}, "finite gradient at beta = 0"),
-        (lambda beta: _square(beta) * jnp.nan, 2, {}, "got nan"),
-        (lambda beta: jnp.sum(jnp.abs(beta - 1) + jnp.abs(beta)), 2, {}, "GeLU"),
-        (lambda beta: jnp.sum((jax.nn.relu(beta) - 1) ** 2), 2, {}, "twice continuously differentiable"),
-        (lambda beta: jnp.sum(jnp.abs(beta) ** 1.5), 2, {}, "twice continuously differentiable"),
-    ],
-)
-def test_bad_input_is_named_with_its_cure(loss, size, policies, says):
-    with pytest.raises(InputError, match=says):
-        incremental_learning(loss, size, **policies)

@@ -1,12 +1,9 @@
 """The loss as the theory sees it: its Hessian by columns, and what is no loss."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from saddlescope._shared.compiled_functions import compilations
-from saddlescope._shared.errors import InputError
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import AlgorithmStatus, incremental_learning
 from saddlescope.theory.incremental.loss_oracle import LossOracle, _hessian_columns, _value_and_gradient
@@ -60,15 +57,3 @@ def test_a_hundred_thousand_coordinates_need_no_matrix_of_their_square(generic):
     (i,) = first.entered
     assert i == np.argmax(np.abs(x.T @ (x @ beta)))
     assert first.beta[i] == pytest.approx(x[:, i] @ (x @ beta) / (x[:, i] @ x[:, i]), rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        lambda b: jax.pure_callback(lambda b: np.sum(b**2), jax.ShapeDtypeStruct((), jnp.float64), b),
-        lambda b: jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + jnp.sum(b * b)), (0, 0.0))[1],
-    ],
-)
-def test_what_jax_cannot_differentiate_is_refused(loss):
-    with pytest.raises(InputError, match="loss must be a function that JAX can differentiate twice"):
-        incremental_learning(loss, 3)

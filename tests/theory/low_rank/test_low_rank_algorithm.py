@@ -224,27 +224,6 @@ def test_a_constant_in_the_loss_changes_no_stage(constant):
     assert diagonal.staircase.times == pytest.approx((0.5, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("bad", "sentence"),
-    [
-        ({"shapes": []}, "shapes must hold"),
-        ({"shapes": [(2, 3)]}, "loss must be a JAX function of a tuple of products, of shape"),
-        ({"loss": lambda B: B[0]}, "must return one float64 number"),
-        ({"loss": lambda B: jnp.sum(1 / B[0])}, "finite with a finite gradient at B = 0"),
-        ({"loss": lambda B: jnp.sum((B[0] - 1) ** 2) + jnp.linalg.norm(B[0])}, "kink at 0"),
-        ({"shapes": [(2, 3)], "symmetric": True}, "square"),
-        ({"weights": [(np.eye(2), np.ones((2, 3)))]}, "one number of columns"),
-        ({"weights": [(np.eye(2), 2 * np.eye(2))], "symmetric": True}, "equal left and right"),
-        ({"weights": [(np.eye(2), 2 * np.eye(2))], "width": 1}, "number of columns of weights"),
-        ({"loss": lambda B: jnp.sum(B[0]) + jnp.linalg.norm(B[0], "nuc")}, "continuously differentiable at B = 0"),
-    ],
-)
-def test_bad_input_is_named_with_its_cure(bad, sentence):
-    given = {"loss": lambda B: jnp.sum((B[0] - jnp.eye(2)) ** 2), "shapes": [(2, 2)]} | bad
-    with pytest.raises(InputError, match=sentence):
-        low_rank_learning(given.pop("loss"), given.pop("shapes"), **given)
-
-
 def test_equal_weights_of_a_loss_that_is_symmetric_only_near_0_are_not_taken_for_symmetric_factors():
     target, W = jnp.array([[2.0, 1.0], [1.0, 1.5]]), np.random.default_rng(0).standard_normal((2, 2))
 

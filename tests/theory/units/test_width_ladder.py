@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import FactorInit, factored_flow, unit_flow
 from saddlescope.measure import Stage, Staircase, find_stages
 from saddlescope.papers.beyond.shared.units import (
@@ -251,23 +250,3 @@ def test_losses_without_a_minimum_or_a_value_end_the_ladder():
     broken = lambda f, y: jnp.where(jnp.sum(f) > 1, jnp.nan, half_square(f, y))  # noqa: E731
     ended = linear_ladder(np.diag([2.0, 1.0]), [0, 1, 2], broken)
     assert (ended.status.value, len(ended.rungs)) == ("not_finite", 1)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"widths": []}, "widths must be ascending"),
-        ({"widths": [2, 1]}, "widths must be ascending"),
-        ({"weights": {"in": np.ones((1, 2)), "out": np.ones((1, 3))}}, "weights must be real and like parameters"),
-        ({"weights": {"in": np.full((1, 2), "x"), "out": np.ones((1, 2))}}, "weights must be real and like parameters"),
-        ({"parameters": {"in": np.zeros(2), "out": np.full(2, "x")}}, "parameters must be an array of real numbers"),
-    ],
-)
-def test_bad_input_is_one_sentence(change, sentence):
-    given = {
-        "unit": linear_neuron, "data": (np.eye(2), np.eye(2)), "loss": half_square, "widths": [0, 1],
-        "parameters": {"in": np.zeros(2), "out": np.zeros(2)},
-    } | change  # fmt: skip
-    unit, data, loss, widths = (given.pop(name) for name in ("unit", "data", "loss", "widths"))
-    with pytest.raises(InputError, match=sentence):
-        width_ladder(unit, data, loss, widths, **given)

@@ -69,9 +69,3 @@ def test_a_rank_of_one_that_is_infeasible_is_proven_to_be() -> None:
     assert frobenius_svm(data).K.shape[1] == 2
     with pytest.raises(InputError, match=r"rank_bound.*no W = k q\^T of rank 1"):
         nuclear_svm(data, 1)
-
-
-@pytest.mark.parametrize(("bound", "starts"), [(0, 3), (-1, 3), (1, 0)])
-def test_bounds_and_starts_out_of_range_are_refused(bound: int, starts: int) -> None:
-    with pytest.raises(InputError, match="must be at least 1"):
-        nuclear_svm(gaussian_tokens(3, 3, 5, seed=0), bound, num_starts=starts)
