@@ -43,7 +43,6 @@ def _measure() -> list[Call]:
         Call(m.bulk_count, values=values, initial=values, margin=1.5),
         Call(m.nonlinearity, preactivations=draw((4, 7))),
         Call(m.bottleneck_rank, layer_ranks=(3, 2, 4)),
-        Call(m.power_law_tail, values=values, level=0.1),
         Call(m.spectrum, matrix=after, top=2),  # pyright: ignore[reportArgumentType]
         Call(m.update_spectrum, after=after, before=before, top=2),
         Call(m.update_noise_floor, after=after, before=before),

@@ -6,7 +6,6 @@ from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories
 from saddlescope.measure.loss_stages import Drop, LossStages, Plateau, Rise
 from saddlescope.measure.plateaus import find_plateaus
-from saddlescope.measure.power_law import PowerLawTail, power_law_tail
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
 from saddlescope.measure.singular_values import Spectrum
@@ -30,7 +29,6 @@ __all__ = [
     "EntryKind",
     "LossStages",
     "Plateau",
-    "PowerLawTail",
     "Rise",
     "Spectrum",
     "Stage",
@@ -48,7 +46,6 @@ __all__ = [
     "find_stages",
     "nonlinearity",
     "numerical_rank",
-    "power_law_tail",
     "principal_angles",
     "product_spectrum",
     "product_update_orders",
