@@ -98,11 +98,15 @@ class UnitModel(eqx.Module):
         stretches = -(-n * math.prod(shape) * thetas.size // _NUMBERS)
         index = jnp.arange(stretches * -(-n // stretches)).reshape(stretches, -1)
 
+        derivative = jax.jacrev if math.prod(shape) < self.layout.size else jax.jacfwd
+
         def of_sample(x: PyTree, y: PyTree, weight: Array) -> tuple[Array, Array, Array]:
             f = self._output(thetas, x).ravel()
-            by_weights = jax.jacrev(self._output)(thetas, x).reshape(f.size, thetas.size)
+            by_unit = derivative(lambda theta, kind: self._unit(theta, kind, x).ravel())
+            by_weights = jax.vmap(by_unit, out_axes=1)(thetas, self._numbers()).reshape(f.size, thetas.size)
             pull = jax.grad(lambda f: weight * self.loss(f.reshape(shape), y))
-            return by_weights, jax.jacfwd(pull)(f) @ by_weights, pull(f)
+            curved = jax.vmap(lambda column: jax.jvp(pull, (f,), (column,))[1], 1, 1)(by_weights)
+            return by_weights, curved, pull(f)
 
         def add(total: Array, chosen: Array) -> tuple[Array, None]:
             x, y = jax.tree.map(lambda leaf: leaf[chosen % n], (self.inputs, self.targets))
