@@ -1,23 +1,23 @@
 """A second flow with other errors: where it goes elsewhere, errors decide, and the flow is not known from there on.
 
-The twins start a few roundings to either side of the given weights, so that a deviation which is lost to rounding has
-either sign; equal sizes move equally, so that what is equal exactly, as units that a symmetry permutes, stays so. Both
-may reach a transition at times that differ a little, since a passage amplifies errors: they are apart for a moment,
-and together again after it.
+The twins start some hundred roundings to either side of the given weights, more than those of all steps add up to, so
+that a deviation which is lost to rounding has either sign; equal sizes move equally, so that what is equal exactly, as
+units that a symmetry permutes, stays so, and both conserve what the given weights do. Both may reach a transition at
+times that differ a little, since a passage amplifies errors: they are apart for a moment, and together again after it.
 """
 
 import numpy as np
 from jaxtyping import Float
 
-_ULPS = 4  # of a number's relative change, at most
+_ULPS = 256  # of a number's relative change, times one to four
 _SHARE = 0.25  # power of the tolerance, for differences that count, and for the part of the time that a passage takes
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio, as a multiplier: neighbours get unlike bits
 
 
 def rounded(numbers: Float[np.ndarray, "..."], side: int) -> Float[np.ndarray, "..."]:
-    """Return numbers that are one to four roundings larger or smaller; those of side -1 lie opposite to those of 1."""
+    """Return numbers that are some roundings larger or smaller; those of side -1 lie opposite to those of 1."""
     bits = (np.abs(numbers).view(np.uint64) * _HASH) >> np.uint64(61)
-    ulps = (bits.astype(int) % _ULPS + 1) * np.where(bits >= _ULPS, side, -side)
+    ulps = _ULPS * (bits.astype(int) % 4 + 1) * np.where(bits >= 4, side, -side)
     return numbers * (1 + ulps * np.finfo(float).eps)
 
 

@@ -193,12 +193,13 @@ def unit_flow(
     _check_degree(model, start)
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
     run = partial(
-        _follow, model, log_scale=log_scale, times=np.unique(np.concatenate([[0.0], times, [until]])), level=level,
+        _follow, log_scale=log_scale, times=np.unique(np.concatenate([[0.0], times, [until]])), level=level,
         max_evaluations=max_evaluations,
     )  # fmt: skip
     if degree == 2:
-        result = run(start, tolerance=tolerance, report=report)
+        result = run(model, start, tolerance=tolerance, report=report)
     else:
+        run = partial(run, model.with_conserved(*_polar(start, log_scale)))
         result = run(rounded(start, 1), tolerance=tolerance, report=lambda part, note: report(part / 2, note))
         if result.status.ok:
             twin = run(
@@ -225,10 +226,7 @@ def _follow(
     """Follow the flow from alpha times some weights to the last of the times."""
     degree, until = model.degree, float(times[-1])
     log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
-    norms = np.linalg.norm(start, axis=1)
-    log_norms, directions = np.log(norms) + log_scale, start / norms[:, None]
-    if degree > 2:
-        model = model.with_conserved(log_norms, directions)
+    log_norms, directions = _polar(start, log_scale)
     records = UnitRecords(np.concatenate([log_norms, directions.ravel()]), model.count, times, math.log(level))
     status, evaluations = None, 0
     if degree == 2 and until > 0:
@@ -249,6 +247,12 @@ def _follow(
         time_unit="t / log(1/alpha)" if degree == 2 else f"t alpha^{degree - 2:g}",
         status=status,
     )
+
+
+def _polar(weights: Float[np.ndarray, "m p"], log_scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return log norms and directions of weights times the scale."""
+    norms = np.linalg.norm(weights, axis=1)
+    return np.log(norms) + log_scale, weights / norms[:, None]
 
 
 def _until_apart(run: UnitTrajectory, twin: UnitTrajectory, tolerance: float) -> UnitTrajectory:
