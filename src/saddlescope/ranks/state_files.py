@@ -48,7 +48,11 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
-    """Return the state in a file, or None without the file. Nothing in it is executed (`weights_only=True`)."""
+    """Return the state in a file, or None if the file does not exist. Nothing in it is executed (`weights_only=True`).
+
+    Raises:
+        InputError: the file is damaged, or not a checkpoint.
+    """
     try:
         if not path.exists():
             return None

@@ -181,7 +181,11 @@ class TrainingRun(ABC):
         return self._file is not None and time.monotonic() - self._written_at >= _PAUSE * self._duration
 
     def resume(self) -> None:
-        """Resume from the checkpoint; without one write the first, so that an unwritable folder fails now."""
+        """Resume from the checkpoint. Without one, write the first, so that a folder that cannot be written fails now.
+
+        Raises:
+            InputError: the checkpoint is damaged, of another run, or cannot be written.
+        """
         state = None
         if self._file is not None:
             require_writable_file(self._file)

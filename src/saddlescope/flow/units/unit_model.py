@@ -97,7 +97,6 @@ class UnitModel(eqx.Module):
         n, shape = len(jax.tree.leaves(self.inputs)[0]), self._output(thetas, first_sample(self.inputs)).shape
         stretches = -(-n * math.prod(shape) * thetas.size // _NUMBERS)
         index = jnp.arange(stretches * -(-n // stretches)).reshape(stretches, -1)
-
         derivative = jax.jacrev if math.prod(shape) < self.layout.size else jax.jacfwd
 
         def of_sample(x: PyTree, y: PyTree, weight: Array) -> tuple[Array, Array, Array]:

@@ -70,7 +70,12 @@ class TruncatedSVD:
 
     @classmethod
     def of_product(cls, left: Float[Tensor, "m k"], right: Float[Tensor, "k n"]) -> "TruncatedSVD":
-        """Decompose L R, which is not formed if larger than its factors; all that is rounding of its terms is 0."""
+        """Decompose L R, which is not formed if it is larger than its factors; all that is rounding of its terms is 0.
+
+        Args:
+            left: L, finite; converted to float64.
+            right: R, finite; converted to float64.
+        """
         left, right = left.double(), right.double()
         rounding = left.shape[1] * torch.finfo(left.dtype).eps * left.norm() * right.norm()
         if left.shape[1] >= min(left.shape[0], right.shape[1]):

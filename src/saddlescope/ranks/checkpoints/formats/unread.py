@@ -9,7 +9,11 @@ _RANK = re.compile(r"(?:^|[-_.])(?:rank|mp_rank|tp_rank|tp|mp)[-_](\d+)(?=[-_.]|
 
 
 def require_known(source: Path) -> None:
-    """Raise InputError for a format that needs a conversion, or for the part of one process."""
+    """Raise InputError for a file or folder in a format that needs a conversion, or for one process's part of a model.
+
+    Raises:
+        InputError: with the line that converts it, or the folder to pass instead.
+    """
     sentence = _of_folder(source) if source.is_dir() else _of_file(source)
     if sentence:
         raise InputError(sentence)
