@@ -154,3 +154,16 @@ def test_forms_of_units_that_bend_only_at_large_weights_are_no_laws():
     counts = [len(conserved_forms(np.asarray(random_moments(unit, 1, 4)[0]), 4)) for unit in (bends, product)]
     along_x = 1  # the form of the weights orthogonal to the only sample
     assert counts == [1 + along_x, 2 + along_x]
+
+
+def test_blocks_that_are_balanced_but_for_rounding_stay_so():
+    """a^2 - b^2 and a^2 - |w|^2 are 0 of the given weights, not of twins that start apart from them."""
+    start = {"a": np.ones(1), "b": -np.ones(1), "w": np.array([[0.6, 0.8]])}
+    run = unit_flow(
+        lambda theta, x: theta["a"] * theta["b"] * (theta["w"] @ x), (np.eye(2), np.array([1.0, -2.0])), squared, start,
+        degree=3.0, log_scale=-8 * np.log(10), until=0.1, tolerance=1e-8,
+    )  # fmt: skip
+    a, b, *w = run.directions[:, 0].T
+    np.testing.assert_allclose(
+        np.stack([b**2, np.sum(np.square(w), axis=0)]), np.stack([a**2, a**2]), rtol=0, atol=2e-15
+    )
