@@ -126,7 +126,14 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
 
 
 def _in_memory(base: Checkpoint, model: nn.Module, name: str) -> str:
-    """Return the name in memory of a parameter, which may stand after that of a part of a pipeline."""
+    """Return the name in memory of a parameter, which may stand after that of a part of a pipeline.
+
+    PEFT's factors of `torch.nn.MultiheadAttention` have the name of the module, and `base_layer` within it.
+    """
+    plain = name.replace(".base_layer.", ".")
+    for own in (plain, f"{plain.removesuffix('.weight')}.in_proj_weight"):
+        if own in base.tensors:
+            return own
     own, inner = stored_name(model, name), stored_name(model, name.partition(".")[2])
     return inner if own not in base.tensors and inner in base.tensors else own
 

@@ -29,6 +29,7 @@ WEIGHTS = (
 )
 LORA_OF_DIFFUSERS = WEIGHTS[-1]
 PREFIX = "base_model.model."
+INNER = ".base_layer.out_proj"  # of torch.nn.MultiheadAttention, after the name of the module
 _OF_LORA = {"LORA", "LOHA", "LOKR"}  # methods of PEFT whose tensors have names of their own
 
 
@@ -190,10 +191,15 @@ class AdapterFile:
     def remarks(self) -> tuple[str, ...]:
         """Sentences on what was read, and on a scale that nothing states."""
         own = [module for module, one in self.updates.items() if one.has_alpha and "alpha" not in one.parts]
-        if all(self.settings(module)[0].values for module in own):
-            return self.stored.remarks
-        unscaled = f"{self.path} has no alpha, and no adapter_config.json beside it: B A is measured unscaled."
-        return (*self.stored.remarks, unscaled)
+        remarks = [*self.stored.remarks]
+        if not all(self.settings(module)[0].values for module in own):
+            remarks.append(f"{self.path} has no alpha, and no adapter_config.json beside it: B A is measured unscaled.")
+        if any(module.endswith(INNER) for module in self.updates):
+            remarks.append(
+                f"{self.path}: updates of out_proj of torch.nn.MultiheadAttention count once; PEFT adds them twice "
+                "(github.com/huggingface/peft/pull/3774)."
+            )
+        return tuple(remarks)
 
     def require_own_update(self) -> None:
         """Raise InputError for an adapter that needs its base model.

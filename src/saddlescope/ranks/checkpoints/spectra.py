@@ -133,7 +133,7 @@ def checkpoint_spectra(
         other = [one for one in plain if one.states[:1] != (weights,)]
         notes |= {f"{one.path} has no {weights}: {one.states[0] if one.states else 'its only weights'} was read.": None
                   for one in other}  # fmt: skip
-    opened = open_model(start, heads, on_error)
+    opened = open_model(start, heads if attention or heads else 1, on_error)  # single matrices need no heads
     start, model = opened.base, opened.model
     found_attention = FoundAttention((), AttentionCoverage())
     if attention:

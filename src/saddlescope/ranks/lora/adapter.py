@@ -21,12 +21,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.replaced_folder import recover_folder, replaced_folder
 from saddlescope.ranks.checkpoints.adapted import KOHYA
-from saddlescope.ranks.checkpoints.adapter_files import CONFIG, LORA_OF_DIFFUSERS, PREFIX, WEIGHTS, AdapterFile
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG, INNER, LORA_OF_DIFFUSERS, PREFIX, WEIGHTS, AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import STORED_NAMES
 from saddlescope.ranks.checkpoints.files import unambiguous
 from saddlescope.ranks.lora.pipeline_parts import KOHYA_PARTS
@@ -64,6 +64,26 @@ class LoraFactors:
             return {names[f"{kind}down"]: self.A, names[f"{kind}up"]: self.B}
         size = math.sqrt(self.rank / alpha)
         return {names["down"]: size * self.A, names["up"]: size * self.B, names["alpha"]: torch.tensor(float(alpha))}
+
+
+def with_both_projections(factors: Mapping[str, LoraFactors], attention: Iterable[str]) -> dict[str, LoraFactors]:
+    """Return factors with those of both projections of some `torch.nn.MultiheadAttention`, of one rank, by zeros.
+
+    PEFT adapts in_proj_weight, under the name of the module, and out_proj together.
+    """
+    found = dict(factors)
+    for name in attention:
+        own = {name: found.get(name), name + INNER: found.get(name + INNER)}
+        given = [one for one in own.values() if one is not None]
+        rank = max((one.rank for one in given), default=0)
+        for (key, one), size in zip(own.items(), (3, 1), strict=True):
+            if one is None and given:
+                width = given[0].A.shape[1]
+                one = LoraFactors(torch.zeros(0, width), torch.zeros(size * width, 0))
+            if one is not None:
+                more = rank - one.rank
+                found[key] = LoraFactors(nn.functional.pad(one.A, (0, 0, 0, more)), nn.functional.pad(one.B, (0, more)))
+    return found
 
 
 def require_format(given: str) -> Format:
@@ -246,7 +266,7 @@ def _peft_config(
     config = {
         "peft_type": "LORA",
         "inference_mode": True,
-        **_ranks({name: one.rank for name, one in factors.items()}, modules, experts),
+        **_ranks({name: one.rank for name, one in factors.items() if not name.endswith(INNER)}, modules, experts),
         "modules_to_save": sorted(saved) or None,
         "lora_dropout": 0.0,
         "bias": "all" if biases else "none",

@@ -18,6 +18,7 @@ from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches,
 Kind: TypeAlias = Literal["linear", "convolution", "experts"]
 Option: TypeAlias = Literal["embeddings", "convolutions", "experts"]
 _NOT_LINEAR = ("wte", "wpe", "shared", "lm_head", "relative_attention_bias", "tok", "pos")  # of models without code
+_PROJECTIONS = {"in_proj_weight": True, "out_proj.weight": False}  # of torch.nn.MultiheadAttention: has an adapter
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -86,12 +87,13 @@ def choose_weights(
         InputError: a selection of something other than weights, or of nothing.
     """
     vocabulary = vocabulary_layers(model) if known else frozenset()
+    attention = {f"{path}.{own}": fused for path in torch_attention(model) for own, fused in _PROJECTIONS.items()}
 
     def usual(name: str, parameter: nn.Parameter) -> bool:
         if parameter.ndim == 3:
             return True
-        if not name.endswith(".weight"):
-            return False
+        if name in attention or not name.endswith(".weight"):
+            return attention.get(name, False)
         module = model.get_submodule(name.removesuffix(".weight"))
         if not known:
             return not _is_called_embedding(name, denoiser=denoiser)
@@ -106,7 +108,8 @@ def choose_weights(
         selection = [one for one in patterns if one not in of_kernels]
     found = select_matrices(model, selection, experts="experts" in also) if selection else {}
     names = list(dict.fromkeys([*map(parameter_name, found), *kernels]))
-    if odd := [name for name in found if not name.endswith(".weight") and found[name].ndim == 2]:
+    linear = {name: attention.get(name, name.endswith(".weight")) for name in found}
+    if odd := [name for name in found if not linear[name] and found[name].ndim == 2]:
         raise InputError(
             f"matrices must select weights of linear layers, since adapters exist only for these; got {odd[0]}."
         )
@@ -127,6 +130,8 @@ def _chosen(model: nn.Module, name: str, *, convolution: bool) -> ChosenWeight:
     if convolution:
         return ChosenWeight(name, "convolution", False, (path,))
     module, weight = model.get_submodule(path), model.get_parameter(name)
+    if isinstance(module, nn.MultiheadAttention):
+        return ChosenWeight(name, "linear", False, (path,))
     if weight.ndim == 3:
         return ChosenWeight(name, "experts", bool(getattr(module, "is_transposed", False)), (name,))
     shared = [other for other, one in model.named_parameters(remove_duplicate=False) if one is weight]
@@ -144,6 +149,14 @@ def _kernels(model: nn.Module, stored: Mapping[str, StoredTensor], *, known: boo
         for name, one in stored.items()
         if one.floating and 3 <= len(one.shape) <= 5 and name.endswith(".weight") and one.shape[1] > 1
     ]
+
+
+def torch_attention(model: nn.Module) -> list[str]:
+    """Return the names of all `torch.nn.MultiheadAttention`, of which only the joint projection gets an adapter.
+
+    PEFT gives out_proj one, too, but adds its update twice (pull request 3774), up to version 0.21.2 at least.
+    """
+    return [name for name, module in model.named_modules() if isinstance(module, nn.MultiheadAttention)]
 
 
 def vocabulary_layers(model: nn.Module) -> frozenset[nn.Module]:

@@ -40,9 +40,16 @@ from saddlescope.ranks.lora.adapter import (
     require_format,
     require_held,
     require_type,
+    with_both_projections,
     write_adapter,
 )
-from saddlescope.ranks.lora.chosen_weights import ChosenWeight, Option, choose_weights, vocabulary_layers
+from saddlescope.ranks.lora.chosen_weights import (
+    ChosenWeight,
+    Option,
+    choose_weights,
+    torch_attention,
+    vocabulary_layers,
+)
 from saddlescope.ranks.lora.pipeline_parts import pipeline_part
 from saddlescope.ranks.lora.task_types import task_type, whole_modules
 from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, require_ranks, truncation
@@ -228,7 +235,7 @@ def extract_lora(
     chosen = {n: one for n, one in chosen.items() if n.rpartition(".")[0] not in whole and n not in start.lost}
     part = None if form == "peft" else pipeline_part(start, form)
     if part is not None:
-        chosen = {n: one for n, one in chosen.items() if part.holds(n)}
+        chosen = {n: one for n, one in chosen.items() if part.holds(n) and n.endswith(".weight")}
     match = match_tensors(start, end, chosen, on_error)
     layers: list[ExtractedLayer] = []
     factors: dict[str, LoraFactors] = {}
@@ -262,9 +269,10 @@ def extract_lora(
         on_error(sentence)
     left_out = _changed(start, match, held | set(chosen))
     names = [name for name, _ in model.named_modules()]
+    attention = torch_attention(model)
     write_adapter(
-        out, factors, form=form, base=str(base), transposed=all(transposed), task=task, modules=names, whole=stored,
-        dtype=stored_type,
+        out, with_both_projections(factors, attention), form=form, base=str(base), transposed=all(transposed),
+        task=task, modules=names, whole=stored, dtype=stored_type,
     )  # fmt: skip
     report(1.0, "done")
     numbers = sum(tensor.numel() for tensor in stored.values())
@@ -275,6 +283,11 @@ def extract_lora(
         for one in chosen.values()
         if one.kind == "linear" and len(one.modules) > 1 and not factors.keys().isdisjoint(one.modules)
     ]
+    if lacking := [name for name in left_out if name.removesuffix(".out_proj.weight") in attention]:
+        remarks.append(
+            f"{first_few(lacking)} must be set by hand: of torch.nn.MultiheadAttention only in_proj_weight got an "
+            "adapter, since PEFT adds an update of out_proj twice (github.com/huggingface/peft/pull/3774)."
+        )
     if not opened.known and (outer := [layer.name for layer in layers if not re.search(r"\.\d+\.", layer.name)]):
         remarks.append(
             f"{base} names no model of Transformers, so every matrix counts as a linear layer unless its name is that "

@@ -16,7 +16,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import require_writable_folder
 from saddlescope._shared.progress import Report, silent
 from saddlescope.ranks.checkpoints.adapted import KOHYA
-from saddlescope.ranks.checkpoints.adapter_files import CONFIG, AdapterFile
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG, INNER, AdapterFile
 from saddlescope.ranks.checkpoints.files import raise_error
 from saddlescope.ranks.lora.adapter import (
     Format,
@@ -25,6 +25,7 @@ from saddlescope.ranks.lora.adapter import (
     require_format,
     require_held,
     require_type,
+    with_both_projections,
     write_adapter,
 )
 from saddlescope.ranks.lora.chosen_weights import ChosenWeight, Kind
@@ -123,6 +124,7 @@ def merge_lora(
     if not factors:
         paths = " and ".join(dict.fromkeys(str(one.path) for one in opened))
         raise InputError(f"{paths} must change weights by factors; got updates of 0. Leave out what changes nothing.")
+    factors = with_both_projections(factors, [name.removesuffix(INNER) for name in names if name.endswith(INNER)])
     config = opened[0].config
     kept_whole = {name: opened[0].stored.read([stored])[stored] for name, stored in whole.items()}
     base, transposed = config.get("base_model_name_or_path"), bool(config.get("fan_in_fan_out"))
