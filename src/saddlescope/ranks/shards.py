@@ -97,6 +97,8 @@ def require_readable(weights: Tensor | nn.Module) -> None:
             require_readable(parameter)
         return
     _require_whole(weights)
+    if str(weights.layout).startswith("torch.sparse"):
+        raise InputError(f"weights must be dense; got a tensor of {weights.layout}. Convert it by to_dense().")
     if weights.device == torch.device("meta"):
         raise InputError(
             f"weights must have values; got a tensor of shape {tuple(weights.shape)} on the meta device. Load the "

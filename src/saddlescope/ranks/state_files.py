@@ -6,6 +6,8 @@ because PyTorch does not verify the checksums of its own format: a flipped bit w
 
 import hashlib
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,18 @@ _START = len(_HEADER) + 32  # of the payload
 
 class OldStateError(InputError):
     """State in a format that this version of saddlescope does not read."""
+
+
+@contextmanager
+def damage_refused(tracker: object) -> Iterator[None]:
+    """Raise InputError for what goes wrong inside by values of a state that are of another kind."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
+        kind = type(tracker).__name__
+        raise InputError(f"state must be that of {kind}.state_dict(); got a damaged one ({error}).") from error
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:

@@ -39,6 +39,7 @@ class RecordLog:
     """
 
     along = "step"
+    begins = b'{"format":"saddlescope records'  # first bytes of such a file
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

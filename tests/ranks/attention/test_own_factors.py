@@ -49,6 +49,24 @@ def test_a_factor_of_a_head_is_refused_or_said(where):
     assert outcome(Attention(**{where: (2.0, 2.0, 2.0)})) == ("verified", "")
 
 
+@pytest.mark.parametrize(
+    ("factor", "kind"),
+    [
+        (lambda x: -x.norm(dim=-1), "refused"),
+        (lambda x: x[..., 0].sign(), "refused"),
+        (lambda x: (x[..., 0] > 0).float(), "refused"),
+        (lambda x: x.norm(dim=-1), "verified"),
+    ],
+)
+def test_a_factor_of_a_token_must_be_positive(factor, kind):
+    class Scaled(Attention):
+        def forward(self, x):
+            self.before = factor(x)[:, None, :, None]
+            return super().forward(x)
+
+    assert outcome(Scaled())[0] == kind
+
+
 def test_the_self_check_does_not_depend_on_what_surrounds_it():
     with torch.autocast("cpu", torch.bfloat16):
         assert outcome(Attention()) == ("verified", "")

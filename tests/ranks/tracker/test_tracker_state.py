@@ -101,6 +101,15 @@ def test_a_state_of_a_later_version_is_named():
 
 
 @pytest.mark.parametrize(
+    "damage", [{"layers": None}, {"steps": [1]}, {"weights": None}, {"records": None}, {"made": "x"}]
+)
+def test_damaged_states_are_refused(damage):
+    tracker = RankTracker(ViT(SMALL))
+    tracker.measure()
+    refused("got a damaged one", RankTracker(ViT(SMALL)).load_state_dict, tracker.state_dict() | damage)
+
+
+@pytest.mark.parametrize(
     ("other", "match"),
     [
         (lambda: RankTracker(GPT2Attention(8, 2)), "got one with blocks.0.attention and 1 more and without the model"),

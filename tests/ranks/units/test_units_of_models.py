@@ -3,6 +3,8 @@
 import functools
 import math
 import random
+import re
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, cast
@@ -177,6 +179,39 @@ def test_what_computes_something_else_than_its_weights_say_is_left_out(change):
     refused(r"found none, since 0 -> 2 is none: .* than its weights say. Name other layers", active_units, model)
 
 
+class Uncopied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def forward(self, x):
+        return x.relu()
+
+
+def raising(_):
+    raise KeyError("the user's own")
+
+
+@pytest.mark.parametrize(
+    ("middle", "reason"),
+    [
+        (Uncopied(), "it cannot be copied (TypeError: cannot pickle"),
+        (Between(raising), 'it cannot be called on random inputs (KeyError: "the user\'s own"'),
+        (nn.PReLU(), "PReLU is no linear layer or convolution that reads 4 features"),
+        (nn.GLU(), "Linear is no linear layer or convolution that reads 4 features"),
+    ],
+)
+def test_the_reason_why_a_block_is_left_out_is_the_first_one(middle, reason):
+    out = nn.Linear(2 if isinstance(middle, nn.GLU) else 4, 1)
+    refused(re.escape(reason), units_of, nn.Sequential(nn.Linear(3, 4), middle, out))
+
+
+def test_sparse_weights_are_refused():
+    model = perceptron()
+    model[0].weight = nn.Parameter(model[0].weight.data.to_sparse())
+    refused("weights must be dense; got a tensor of torch.sparse_coo", units_of, model)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -218,6 +253,7 @@ def test_named_pairs():
     assert active_units(model, pairs={"first": "second"}).counts == (6,)
     refused("no layer of pairs 'frist'; did you mean first", units_of, model, pairs={"frist": "second"})
     refused("features fit", units_of, model, pairs={"first": "first"})
+    refused("features fit", units_of, nn.ModuleDict({"a": nn.Linear(3, 3)}), pairs={"a": "a"})
 
 
 def test_a_network_learns_one_neuron_after_the_other():

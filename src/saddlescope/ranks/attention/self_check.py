@@ -27,6 +27,7 @@ TOLERANCE = 2e-3  # of float32 sums, relative to the largest entry; factors of o
 _ROUNDING = 1e-5  # of float32 vectors, relative to their length
 _SMALLEST = 1e-3  # change of values or scores, relative to the largest
 _MASKED = 1e4  # size of scores beyond which they are those of a mask
+_NOT_POSITIVE = "a head multiplies its {} by 0 or by a negative number. Pass matrices='*'"
 _GATE = "a gate comes between W_V and W_O"
 
 
@@ -170,6 +171,8 @@ def factors_of_heads(heads: Heads) -> tuple[str, str]:
     product = heads.query @ heads.key.repeat_interleave(heads.query.shape[1] // keys, dim=1).mT
     pairs = []
     if heads.scores is not None and heads.scores.shape == product.shape:
+        if _turns_rows(heads.scores, product):
+            return _NOT_POSITIVE.format("scores"), ""
         pairs.append((heads.scores[1:] - heads.scores[:1], product[1:] - product[:1], "scores"))
     if heads.used is not None and heads.weights is not None and heads.used.shape == heads.weights.shape:
         pairs.append((heads.used, heads.weights, "attention weights"))
@@ -187,10 +190,26 @@ def factors_of_heads(heads: Heads) -> tuple[str, str]:
         else:
             largest = max(map(abs, found))
             if min(found) <= _ROUNDING * largest:
-                return f"a head multiplies its {what} by 0 or by a negative number. Pass matrices='*'", ""
+                return _NOT_POSITIVE.format(what), ""
             if max(found) - min(found) > TOLERANCE * largest:
                 remark = f"heads multiply their {what} by numbers of their own"
     return "", remark
+
+
+def _turns_rows(scores: Tensor, product: Tensor) -> bool:
+    """Return True if the scores of a query are those of the products times a number that is not above 0.
+
+    A softmax does not see what is added to a row. Four keys or more show that two rows are in proportion.
+    """
+    held = (scores.abs() < _MASKED) & product.isfinite()
+    count = held.sum(-1, keepdim=True)
+    rows = [one.double().where(held, 0.0) for one in (scores, product)]
+    seen, expected = [(one - one.sum(-1, keepdim=True) / count.clamp_min(1)).where(held, 0.0) for one in rows]
+    size = expected.abs().amax(-1)
+    ratio = (seen * expected).sum(-1) / (expected**2).sum(-1).clamp_min(1e-300)
+    rest = (seen - ratio[..., None] * expected).abs().amax(-1)
+    whole = (count[..., 0] > 3) & (size > 0) & (rest <= TOLERANCE * size * ratio.abs().amax())
+    return bool((whole & (ratio <= _ROUNDING * ratio.abs().amax())).any())
 
 
 def mixes(

@@ -20,11 +20,11 @@ class RankFile:
     resumed run writes the records of its checkpoint and goes on. A failed write is a warning and does not end training.
 
     Raises:
-        StorageError: it is no regular file, or its folder cannot be written.
+        StorageError: it is no regular file or has other content, or its folder cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        require_writable_file(path)
+        require_writable_file(path, begins=RecordLog.begins)
         self.path = path
         self._log = RecordLog(path)
         self._written: tuple[int, ...] = ()

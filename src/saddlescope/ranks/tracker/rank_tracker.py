@@ -36,6 +36,7 @@ from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.module_names import first_few, unwrap_model
 from saddlescope.ranks.shards import require_readable, shapes_only
+from saddlescope.ranks.state_files import damage_refused
 from saddlescope.ranks.tracker import tracker_state
 from saddlescope.ranks.tracker.initial_weights import HeldWeights, Reference, require_reference
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, select_matrices
@@ -353,23 +354,24 @@ class RankTracker(ScheduledTracker):
                 options, or in a format that this version does not read; or the file of its initial weights is missing.
         """
         tracked = {"heads": self._products, "single": self._single}
-        tracker_state.require_version(state)
-        tracker_state.require_fit(
-            state,
-            layers=self.layers,
-            matrices=self.matrices,
-            kinds=tracked,
-            increments=self._products.increments,
-            weights=self._initial.names,
-        )
-        self._initial = tracker_state.restored_weights(state, self._initial, self._reference, folder)
-        for name, kind in tracked.items():
-            kind.load_state_dict(state[name], rounded=self._initial.rounded)
-        self._made, self._stepped = state["made"], tuple(state["stepped"])
-        self._steps = state["steps"].tolist()
-        self._products.records, self._single.records = tracker_state.restored_records(state)
-        previous = {name: state["previous"][name].clone() for name in self._initial.names if state["previous"]}
-        self._previous = HeldWeights(previous, rounded=False) if previous else None
+        with damage_refused(self):
+            tracker_state.require_version(state)
+            tracker_state.require_fit(
+                state,
+                layers=self.layers,
+                matrices=self.matrices,
+                kinds=tracked,
+                increments=self._products.increments,
+                weights=self._initial.names,
+            )
+            self._initial = tracker_state.restored_weights(state, self._initial, self._reference, folder)
+            for name, kind in tracked.items():
+                kind.load_state_dict(state[name], rounded=self._initial.rounded)
+            self._made, self._stepped = int(state["made"]), tuple(state["stepped"])
+            self._steps = state["steps"].tolist()
+            self._products.records, self._single.records = tracker_state.restored_records(state)
+            previous = {name: state["previous"][name].clone() for name in self._initial.names if state["previous"]}
+            self._previous = HeldWeights(previous, rounded=False) if previous else None
 
 
 def _updates(kind: TrackedMatrices, names: tuple[str, ...], first: int) -> Updates:

@@ -8,7 +8,6 @@ than the weights, which works for layers of any kind. What each layer returns is
 of it say, so that weights of 0 hide nothing. Hooks are not called.
 """
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args
@@ -71,19 +70,22 @@ def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, coun
     if out in into or len(set(into)) < len(into):
         raise NoUnitsError(_MIXED)
     with quiet():
-        copies: Any = copy_with_random_weights(nn.ModuleList([path, out, *into]))
+        try:
+            copies: Any = copy_with_random_weights(nn.ModuleList([path, out, *into]))
+        except Exception as error:  # of any kind: a user's block may hold what no copy can
+            raise NoUnitsError(f"it cannot be copied ({brief(error)})") from error
         for layer in copies[1:]:
             _require_own(layer)
-        failure = NoUnitsError(_MIXED)
+        failure = None
         for inputs in _probes(copies[2]):
             call = _Call(copies, inputs, count)
             try:
                 before = call.features()
             except NoUnitsError as error:
-                failure = error
+                failure = failure or error
                 continue
             return _law(call, before, len(into))
-    raise failure
+    raise failure or NoUnitsError(_MIXED)
 
 
 def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw:
@@ -211,15 +213,17 @@ def _require_own(layer: nn.Module) -> None:
         allowed = max(TOLERANCE, 16 * torch.finfo(found.dtype).eps) * float(expected.abs().max())
         called.append(float((found - expected).abs().max()) <= allowed)
 
-    hook = layer.register_forward_hook(compare)
+    hook, why = layer.register_forward_hook(compare), ""
     for inputs in _probes(layer):
-        with contextlib.suppress(Exception):  # of any kind, as above
+        try:
             layer(*inputs)
+        except Exception as error:  # of any kind, as above
+            why = why or f" ({brief(error)})"
         if called:
             break
     hook.remove()
     if not all(called or [False]):
-        raise NoUnitsError(_OTHERWISE if called else f"{type(layer).__name__} cannot be called on random inputs")
+        raise NoUnitsError(_OTHERWISE if called else f"{type(layer).__name__} cannot be called on random inputs{why}")
 
 
 def _probes(layer: nn.Module) -> Iterator[tuple[Tensor, ...]]:

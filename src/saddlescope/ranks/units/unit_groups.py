@@ -206,7 +206,7 @@ def _given(model: nn.Module, pairs: Mapping[str, str]) -> Iterator[UnitGroup]:
                 raise unknown("layer of pairs", name, modules)
         into, out = modules[first], modules[second]
         count = _width(into)
-        if not count or not _reads(out, count):
+        if not count or into is out or not _reads(out, count):
             raise InputError(f"pairs must name two layers whose features fit; got {first!r} and {second!r}.")
         yield _group(f"{first} -> {second}", (into,), out, count, FeatureLaw((1.0,), (0,)))
 
@@ -214,7 +214,11 @@ def _given(model: nn.Module, pairs: Mapping[str, str]) -> Iterator[UnitGroup]:
 def _checked(name: str, into: tuple[nn.Module, ...], out: nn.Module, path: nn.Module) -> Iterator[UnitGroup | str]:
     """Yield the group if what `out` reads of each unit depends on the weights of this unit alone; else why not."""
     count = _width(into[0])
-    if not count or any(_width(layer) != count for layer in into) or not _reads(out, count):
+    if not count or any(_width(layer) != count for layer in into):
+        return
+    if not _reads(out, count):
+        kind = type(out).__name__
+        yield f", since {name} is none: {kind} is no linear layer or convolution that reads {count} features"
         return
     try:
         yield _group(name, into, out, count, feature_law(into, out, path, count))

@@ -19,6 +19,7 @@ from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Staircase, find_stages
+from saddlescope.ranks.state_files import damage_refused
 from saddlescope.ranks.tracker.scheduled_tracker import ScheduledTracker
 from saddlescope.ranks.tracker.schedules import Geometric, Schedule
 from saddlescope.ranks.units.active_units import WeightsNotFiniteError, exponentials, log_sizes
@@ -143,7 +144,10 @@ class UnitTracker(ScheduledTracker):
         """
         if not isinstance(state, Mapping) or not {"names", "made", "steps", "sizes"} <= state.keys():
             raise InputError(f"state must be that of UnitTracker.state_dict(); got {shown(state)}.")
-        sizes = state["sizes"].numpy()
-        if state["names"] != list(self.names) or sizes.shape[1] != len(self._sizes[0]):
-            raise InputError(f"state must be of the units {', '.join(self.names)}; got {', '.join(state['names'])}.")
-        self._made, self._steps, self._sizes = state["made"], state["steps"].tolist(), list(sizes)
+        with damage_refused(self):
+            sizes = state["sizes"].numpy()
+            if state["names"] != list(self.names) or sizes.shape[1] != len(self._sizes[0]):
+                raise InputError(
+                    f"state must be of the units {', '.join(self.names)}; got {', '.join(state['names'])}."
+                )
+            self._made, self._steps, self._sizes = int(state["made"]), state["steps"].tolist(), list(sizes)
