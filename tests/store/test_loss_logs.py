@@ -18,6 +18,11 @@ LIGHTNING = "epoch,step,train_loss,val_loss\n" + "".join(f"{k},{k},{x},\n{k},{k}
 WANDB = '"Step","a - loss","a - loss__MIN","b - loss"\n' + "".join(
     f'"{k}","{x}","{x}",""\n' for k, x in enumerate(LOSSES)
 )
+METRICS = {
+    name: {"steps": [10 * k for k in range(6)], "timestamps": ["2024-01-01"] * 6, "values": values}
+    for name, values in {"training.accuracy": [0.1] * 6, "training.loss": LOSSES}.items()
+}
+SERIES = {"accuracy": [0.1] * 6, "loss": LOSSES}
 FORMATS = {
     "keras": KERAS,
     "semicolons": KERAS.replace(",", ";"),
@@ -40,6 +45,9 @@ FORMATS = {
     "columns of numbers": "\n".join(f"{x}" for x in LOSSES),
     "DeepXDE": "# step, loss_train, loss_test, metrics_test\n"
     + "".join(f"{k} {x / 2} {x / 2} 1 1\n" for k, x in enumerate(LOSSES)),
+    "Sacred": json.dumps(METRICS),
+    "ClearML": json.dumps({name: {"train": {"name": "train", "x": [*range(6)], "y": y}} for name, y in SERIES.items()}),
+    "MLflow": "".join(f"{1700000000000 + 97 * k} {x} {10 * k}\n" for k, x in enumerate(LOSSES)),
     "Lightning, steps and epochs": "epoch,step,train_loss_epoch,train_loss_step,val_loss\n" + "".join(
         f"0,{k},,{x},\n" for k, x in enumerate(LOSSES)) + "0,5,2.0,,\n0,5,,,9\n",
 }  # fmt: skip
@@ -59,6 +67,10 @@ PRINTED = {  # 2 epochs of 3: epoch e, iteration i in it, iteration k, loss x, t
     "fairseq": ("| INFO | train_inner | epoch 00{e}:      {i} / 3 loss={x}, num_updates={k}, lr=0.1",
                 "| INFO | valid | epoch 00{e} | valid on 'valid' subset | loss 9.0 | num_updates {k}"),
     "Keras": ("Epoch {k}/6\n\x1b[1m9/9\x1b[0m \x1b[32m━━━\x1b[0m 5ms/step - loss: {x} - val_loss: 9.0", ""),
+    "DLLogger": ('DLLL {{"type": "LOG", "step": [{e}, {i}], "data": {{"train_loss": {x}}}}}', ""),
+    "XGBoost": ("[{k}]\ttrain-logloss:{x:.5f}\teval-logloss:9.0", ""),
+    "LightGBM": ("[{k}]\ttraining's binary_logloss: {x}\tvalid_1's binary_logloss: 9.0", ""),
+    "Marian": ("[2024-01-01 10:00:00] Ep. {e} : Up. {k} : Sen. 1,280 : Cost {x:.5f} : Time 2{t}.4s", ""),
     "rich": ("\x1b[2K\x1b[1AEpoch {e}/1 ━━━ {i}/3 0:00:01 • 0:00:06 train_loss_step: {x} train_loss_epoch: 9.0", ""),
 }  # fmt: skip
 
@@ -75,6 +87,7 @@ def test_formats(tmp_path, name):
     assert log.losses.tolist() == LOSSES
     assert np.all(np.diff(log.steps) > 0)
     assert len(log.steps) == len(LOSSES)
+    assert log.step_column != "record" or name in ("history", "list", "columns of numbers"), log
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -137,6 +150,18 @@ def test_columns_are_chosen_by_name_and_listed(tmp_path):
         read_loss(written(tmp_path, "a,b\n1,2\n3,4\n"))
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("".join(f"{k} {x} 9.1 0.1 2024-01-01 10:00:0{k} {k}\n" for k, x in enumerate(LOSSES)), "column 2"),  # of RWKV
+        (json.dumps([[1.7e9 + k / 3, k, x] for k, x in enumerate(LOSSES)]), "column 3"),  # from TensorBoard's page
+    ],
+)
+def test_columns_without_names_have_their_steps(tmp_path, text, column):
+    log = read_loss(written(tmp_path, text), column)
+    assert (log.losses.tolist(), log.steps.tolist()) == (LOSSES, [0, 1, 2, 3, 4, 5])
+
+
 def test_two_columns_of_one_name_and_a_loss_that_ends_early_are_said(tmp_path):
     rows = "".join(f"{k},{1.5 * k},{2 * k if k < 30 else 'nan'}\n" for k in range(60))
     log = read_loss(written(tmp_path, "step,loss,loss\n" + rows))
@@ -183,13 +208,13 @@ def test_event_files(tmp_path):
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (bytes(range(256)) * 40, "is binary"),
-        (b"once upon a time there was no number\nand none here\n", "no numbers that could be a loss"),
+        (b"once upon a time there was no number\nand none here\n", "no pairs of name and number"),
         (b"step,loss\n1,2.0\n", "at least"),
         (b"step,loss\n" + b"1,nan\n" * 20, "no finite value of 'loss'"),
-        (b"[" * 100_000, "no numbers"),
-        (b'{"loss": ' * 5000 + b"1" + b"}" * 5000, "no numbers"),
-        (b"=" * 100_000, "no numbers"),
-        (b"a" * 100_000 + b" loss", "no numbers"),
+        (b"[" * 100_000, "no pairs"),
+        (b'{"loss": ' * 5000 + b"1" + b"}" * 5000, "no pairs"),
+        (b"=" * 100_000, "no pairs"),
+        (b"a" * 100_000 + b" loss", "no pairs"),
         (b"step,loss\n1,__import__('os').abort()\n", "no "),
         (b"9" * 5000, "no |at least"),
     ],

@@ -6,8 +6,8 @@ learning rate are chosen by their names, and what was chosen, and what else ther
 
 import io
 import re
-from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ _NUMBER = (
     r"[-+]?(?:\d+(?:[,_]\d+)*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
     r"(?![\d.]*[A-Za-z_]*(?:\d|:\d))"  # no part of a time of day, a version, or a longer number
 )
-_WORD = r"[A-Za-z_][\w./-]{0,60}+(?:\(\w{1,20}\))?"
+_WORD = r"[A-Za-z_][\w./-]{0,60}+(?:'s\b)?(?:\(\w{1,20}\))?"
 _PAIR = re.compile(
     rf"(?<![\w./-])((?:{_WORD} )?{_WORD})[\"']?\s*+"
     rf"(?:[:=]\s*+|(?<=\s)|(?=\[\s*+\d+(?:/|\] [A-Za-z])))[\[\"'(]?\s*+({_NUMBER})"  # Epoch[1] Iteration[10/90]
@@ -38,6 +38,7 @@ _PROGRESS = re.compile(
     r"|(?<![\w,./])(\d{1,3}(?:,\d{3})+|\d+)/\s*\d)",
     re.I,
 )
+_COUNT = re.compile(r"\s*\[?\s*(\d+)[]:]\s")  # at the start of a line
 _COLOUR, _CURSOR = re.compile(r"\x1b\[[\d;:]*m"), re.compile(r"\x1b\[[\d;?]*[A-HJKSTf]")
 _LOSS = re.compile(
     r"loss|cross.?entropy|(?:^|[/_ .-])(?:ce|nll|mse|rmse|mae|error|cost|objective|perplexity|ppl)$", re.I
@@ -47,7 +48,8 @@ _HELD_OUT = re.compile(r"val|test|eval|dev|held", re.I)
 _KIND = re.compile(r"(?=[ltve])(?:loss|train|(?<![\w/.-])(val|valid\w*|test|testing|eval\w*)(?![\w/.-]))", re.I)
 _RATE = re.compile(r"(?:^|[/_ .-])(?:lr|learning.?rate)(?:$|[-/_ .])", re.I)
 _STEPS = ("global_step", "step", "steps", "num_updates", "update", "updates", "iter", "iters", "iteration",
-          "iterations", "it", "batch", "i", "epoch", "epochs", "progress")  # fmt: skip
+          "iterations", "it", "batch", "i", "up", "epoch", "epochs", "progress")  # fmt: skip
+_VALUES = ("values", "value", "y")  # of the metric whose name a JSON object has
 _EPOCHS = ("epoch", "epochs", "train")  # within which others may begin again; "Train: 0 [10/90]"
 Columns = dict[str, np.ndarray]
 
@@ -103,7 +105,7 @@ def read_loss(path: Path, column: str | None = None) -> LossLog:
     if column is None and not losses and (empty := [name for name in read if _is_loss(name)]):
         raise InputError(f"{path} has no finite value of {_listed(empty)}. Pass --column with another column's name.")
     if not columns:
-        raise InputError(f"{path} has no numbers that could be a loss: it must be a log, such as a CSV with a header.")
+        raise InputError(f"{path} must be a log, such as a CSV with a header; got no pairs of name and number.")
     if column is not None:
         chosen = _named(path, column, columns)
     elif losses:
@@ -147,7 +149,7 @@ def _distance_from_training_loss(name: str) -> tuple[bool, bool, bool, int]:
 
 
 def _last_word(name: str) -> str:
-    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", name.partition("(")[0].rstrip()).lower()
+    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", name.partition("(")[0].rstrip(" .")).lower()
     match = re.search(r"(global_step|num_updates)$", words)
     return match.group(1) if match else re.split(r"[/_ .-]", words)[-1]
 
@@ -186,7 +188,7 @@ def _steps_of(columns: Columns, chosen: str, rows: np.ndarray, remarks: list[str
                 found.append(_over_epochs(name, steps, epochs))
     step_column, steps = max(found, key=lambda one: min(_advance(one[1]), 0.5 * len(rows)), default=("", rows[:0]))
     if _advance(steps) == 0:
-        remarks.append("The log has no column of steps: records are counted.")
+        remarks.append("No column was understood as steps: records are counted.")
         return "record", np.arange(float(len(rows)))
     name, over, epoch = step_column.partition(" over ")
     if over:
@@ -271,27 +273,53 @@ def _json(text: str) -> Columns:
         value = parse_json(text)
     except ValueError:
         return _text(text)
+    if isinstance(value, list) and value and all(isinstance(row, list) and len(row) > 1 for row in value):
+        table = [[_float(one) if _is_number(one) else np.nan for one in column] for column in zip(*value, strict=False)]
+        return _without_names(list(np.array(table)))
     return _columns(_records(value))
 
 
 def _records(value: Any) -> Iterable[Any]:
-    """Return the longest list of records, or the columns of equal length, nearest to the top of a JSON value."""
-    level = [value]
+    """Return the longest list of records, or the columns of equal length, nearest to the top of a JSON value.
+
+    Columns of several objects, such as one per metric, become records of their own, in the order of their steps.
+    """
+    named = [("", value)]
     for _ in range(4):
-        for one in level:
-            if isinstance(one, dict):
-                lists = {k: v for k, v in one.items() if isinstance(v, list) and v and _is_number(v[0])}
-                if lists:
-                    longest = max(map(len, lists.values()))
-                    return [{k: v[i] for k, v in lists.items() if len(v) == longest} for i in range(longest)]
+        level = [one for _, one in named]
+        tables = [(path, lists) for path, one in named if (lists := _lists(one))]
+        counts = Counter(name for _, lists in tables for name in lists)
+        if tables:
+            rows = [row for path, lists in tables for row in _rows(path, lists, counts)]
+            return sorted(rows, key=_step_in) if len(tables) > 1 else rows
         lists = [one for one in level if isinstance(one, list) and one and isinstance(one[0], dict)]
         if lists:
             return max(lists, key=len)
         if any(isinstance(one, list) and one and all(map(_is_number, one)) for one in level):
             numbers = max((one for one in level if isinstance(one, list)), key=len)
             return [{"value": one} for one in numbers]
-        level = [inner for one in level if isinstance(one, dict) for inner in one.values()]
+        named = [(f"{path}{k}/", v) for path, one in named if isinstance(one, dict) for k, v in one.items()]
     return [value]
+
+
+def _lists(value: Any) -> dict[str, list[Any]]:
+    """Return the longest lists of numbers in an object by name."""
+    lists = value.items() if isinstance(value, dict) else ()
+    lists = {k: v for k, v in lists if isinstance(v, list) and v and _is_number(v[0])}
+    longest = max(map(len, lists.values()), default=0)
+    return {k: v for k, v in lists.items() if len(v) == longest}
+
+
+def _rows(path: str, lists: dict[str, list[Any]], counts: Counter[str]) -> Iterator[dict[str, Any]]:
+    """Yield the records of an object of lists; names that others have too, or that say nothing, follow its own."""
+    names = ["step" if path and k == "x" else path[:-1] if path and k in _VALUES
+             else path + k if counts[k] > 1 and k not in _STEPS else k for k in lists]  # fmt: skip
+    for values in zip(*lists.values(), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _step_in(row: dict[str, Any]) -> float:
+    return next((_float(value) for name, value in row.items() if name in _STEPS and _is_number(value)), 0.0)
 
 
 def _is_number(value: Any) -> bool:
@@ -309,6 +337,8 @@ def _flat(record: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
                 yield f"{prefix}{name}", float(value)
             except ValueError:
                 continue
+        elif isinstance(value, list) and value and name in _STEPS:  # epoch and iteration, as of DLLogger
+            yield from _flat(dict(zip(["epoch", name][-len(value) :], value, strict=False)), prefix)
 
 
 def _float(value: int | float) -> float:
@@ -388,7 +418,8 @@ def _line_record(line: str, decimal: Container[str]) -> dict[str, Any]:
         name = given.strip()
         plain = _plain(value, decimal=name in decimal) if "," in value or "_" in value else value
         found.setdefault(name, float(re.split("[,_]", plain)[0]))  # the first of a list
-    if found and (progress := next(filter(None, _PROGRESS.findall(line)), None)):
+    count = _COUNT.match(line)
+    if found and (progress := next(filter(None, _PROGRESS.findall(line)), count and count[1])):
         found.setdefault("progress", float(progress.replace(",", "")))
     kind = _KIND.search(line)  # the first word of a kind: if it is held out, so are losses without one
     if kind and kind[1] and not any(map(_HELD_OUT.search, filter(_is_loss, found))):
@@ -417,7 +448,8 @@ def _table(text: str) -> Columns | None:
     else:
         return None
     first = re.split(r",\s*|\s+" if lines[0].startswith("#") else separator, head)
-    names = None if all(map(_numeric, first)) else [name.strip().strip("\"'") for name in first]
+    alike = [*map(_numeric, first)] == [*map(_numeric, fields[1])]  # no header is numeric where its columns are
+    names = None if alike or all(map(_numeric, first)) else [name.strip().strip("\"'") for name in first]
     return _parsed(text, separator, names, width, skip=0 if names is None else text.find(lines[0]) + len(lines[0]))
 
 
@@ -453,7 +485,7 @@ def _parsed(text: str, separator: str, names: list[str] | None, width: int, skip
     titles = [*(names or ()), *("" for _ in frame.columns)]
     table = [_numbers(titles[k], frame[k]) for k in frame.columns[:_MOST_COLUMNS]]
     if names is None:
-        return {f"column {k + 1}": values for k, values in enumerate(table)}
+        return _without_names(table)
     if len(names) < width:  # vectors of losses under one name, as DeepXDE writes them: step, train, test, metrics
         terms = (width - 1) // 2
         parts = {"loss_train": table[1 : 1 + terms], "loss_test": table[1 + terms : 1 + 2 * terms]}
@@ -462,6 +494,17 @@ def _parsed(text: str, separator: str, names: list[str] | None, width: int, skip
         names = [*names, *(f"column {k + 1}" for k in range(len(names), width))]
     names = [name if name not in names[:k] else f"{name} (column {k + 1})" for k, name in enumerate(names)]
     return dict(zip(names, table, strict=False))
+
+
+def _without_names(table: Sequence[np.ndarray]) -> Columns:
+    """Return columns by numbers, those of whole numbers that grow as steps: the smallest first, times are larger."""
+    counts = [
+        k for k, one in enumerate(table)
+        if min(len(table), len(one)) > 1 and np.all(one == np.round(one)) and np.mean(one[1:] > one[:-1]) > 0.9
+    ]  # fmt: skip
+    counts.sort(key=lambda k: table[k][-1])
+    kinds = {k: "progress" if at else "step" for at, k in enumerate(counts)}
+    return {f"{kinds[k]} (column {k + 1})" if k in kinds else f"column {k + 1}": one for k, one in enumerate(table)}
 
 
 def _tensorboard(path: Path) -> Columns:

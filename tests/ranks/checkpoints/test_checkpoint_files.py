@@ -191,6 +191,11 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
     assert "or merge it first" in reported(tmp_path / "adapter")
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     assert "is GGUF" in reported(tmp_path / "weights.gguf")
+    (tmp_path / "m.weights.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
+    assert "by model.load_weights(" in reported(tmp_path / "m.weights.h5")
+    with zipfile.ZipFile(tmp_path / "script.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("script/code/__torch__/a.py", "a = 1")
+    assert "torch.save(torch.jit.load(" in reported(tmp_path / "script.pt")
     torch.save([1, 2], tmp_path / "list.pt")
     assert "must hold tensors by name" in reported(tmp_path / "list.pt")
     legacy(tmp_path / "legacy.pt", tensors)

@@ -266,6 +266,13 @@ def test_names_that_no_module_can_have_are_passed_by(tmp_path):
     np.testing.assert_array_equal(checkpoint_spectra(base, tuned, heads=HEADS).initial_spectrum, plain.initial_spectrum)
 
 
+def test_stacks_of_matrices_are_named(tmp_path):
+    tensors = {"blocks.0.attn.W_Q": torch.ones(4, 16, 4), "embed.W_E": torch.ones(32, 16)}
+    base, tuned = stored(tmp_path / "base", tensors), stored(tmp_path / "tuned", {n: 2 * t for n, t in tensors.items()})
+    found = checkpoint_spectra(base, tuned, attention=False, matrices="*")
+    assert "more than two axes, which were not measured: blocks.0.attn.W_Q." in found.attrs["remarks"]
+
+
 def test_frozen_tensors_are_reported_once(tmp_path):
     tensors = model_of("llama").state_dict()
     frozen = {"layers.0.k_proj.weight": tensors["layers.0.k_proj.weight"]}

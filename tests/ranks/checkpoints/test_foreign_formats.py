@@ -205,7 +205,8 @@ def test_folders_of_trainers(tmp_path):
     save_distributed({"model": WEIGHTS, "optimizer": {"m": draw(4, 6)}}, tmp_path / "step-10")
     same(tmp_path / "step-10", WEIGHTS)
     flat = {f"opt_{name}": one for name, one in WEIGHTS.items()}  # of torchtitan
-    save_distributed(flat | {"optimizer": {"m": draw(4, 6)}}, tmp_path / "flat")
+    of_megatron = {"chained_0.optimizer.state.exp_avg.x.0.weight": draw(4, 6)}
+    save_distributed(flat | of_megatron | {"optimizer": {"m": draw(4, 6)}}, tmp_path / "flat")
     same(tmp_path / "flat", flat)
     (tmp_path / "gan").mkdir()
     for name in ("model", "model_1"):
@@ -293,6 +294,58 @@ def test_a_choice_among_weights_is_stated(tmp_path):
     torch.save(lightning, tmp_path / "3.ckpt")
     found = checkpoint_spectra(files[0], tmp_path / "3.ckpt", **options)
     assert found.matrix_update_norm.item() == pytest.approx(16)
+    swapped = {"ema_state_dict": {"module.a.weight": W + 1}, "meta": {}, "message_hub": {}}
+    torch.save({"state_dict": {"a.weight": W + 0.1}} | swapped, tmp_path / "4.pth")
+    for choice, norm in ((None, 16), ("ema_state_dict", 1.6)):
+        found = checkpoint_spectra(files[0], tmp_path / "4.pth", weights=choice, **options)
+        assert found.matrix_update_norm.item() == pytest.approx(norm, rel=1e-5)
+        assert "by mmengine, which swaps state_dict and ema_state_dict" in found.attrs["remarks"]
+    torch.save({"model": {"a.weight": W + 1}, "ema": {"shadow_params": [W]}}, tmp_path / "5.pt")
+    with pytest.raises(InputError, match=r"5\.pt must hold matrices by name under ema; got none"):
+        checkpoint_spectra(files[0], tmp_path / "5.pt", weights="ema", **options)
+    of_composer = {"model": {"module.a.weight": W + 1}, "optimizers": {"Adam": {"state": {"a": {"exp_avg": W}}}}}
+    torch.save({"state": of_composer, "rng": []}, tmp_path / "6.pt")
+    same(tmp_path / "6.pt", {"a.weight": W + 1})
+
+
+@pytest.mark.parametrize(
+    ("down", "up"),
+    [
+        ("lora_A", "lora_B"),
+        ("lora.A.weight", "lora.B.weight"),
+        ("adapter.linear_in.weight", "adapter.linear_out.w"),
+    ],
+)
+def test_adapters_that_are_not_understood_are_named(down, up, tmp_path):
+    adapter = {f"x.0.{down}": draw(2, 6), f"x.0.{up}": draw(4, 2)}
+    torch.save(WEIGHTS, tmp_path / "base.pt")
+    torch.save(adapter, tmp_path / "alone.pt")
+    torch.save(WEIGHTS | adapter, tmp_path / "whole.pt")
+    for paths in (["alone.pt"], ["base.pt", "alone.pt"], ["base.pt", "whole.pt"]):
+        sources = [tmp_path / path for path in paths]
+        sentence = rf"must have adapters that are merged, or under the names of PEFT.*got x\.0\.{down}"
+        refused(sentence, checkpoint_spectra, *sources, attention=False, matrices="*")
+
+
+def test_the_whole_model_of_peft_in_a_folder_of_accelerate(tmp_path):
+    part = {"base_layer.weight": draw(5, 6), "lora_A.default.weight": DOWN, "lora_B.default.weight": UP}
+    (tmp_path / "a").mkdir()
+    save_file({f"base_model.model.x.{name}": one for name, one in part.items()}, tmp_path / "a/model.safetensors")
+    save_file({"x.weight": draw(5, 6)}, tmp_path / "base.safetensors")
+    found = checkpoint_spectra(tmp_path / "base.safetensors", tmp_path / "a", attention=False, matrices="*")
+    assert found.matrix_update_norm.item() == pytest.approx(LORA.norm().item())
+
+
+def test_weights_beside_an_adapter_are_named(tmp_path):
+    (tmp_path / "a").mkdir()
+    save_file({"x.lora_A.weight": DOWN, "x.lora_B.weight": UP}, tmp_path / "a/adapter_model.safetensors")
+    (tmp_path / "a/adapter_config.json").write_text('{"r": 2, "lora_alpha": 2}')
+    for name in ("non_lora_trainables.bin", "optimizer.pt", "rng_state_0.pth"):
+        torch.save({"p.weight": draw(4, 4)}, tmp_path / "a" / name)
+    save_file({"x.weight": draw(5, 6), "p.weight": draw(4, 4)}, tmp_path / "base.safetensors")
+    sentence = f"{tmp_path / 'a'} also holds non_lora_trainables.bin, which it may need: adapter_model"
+    assert sentence in checkpoint_spectra(tmp_path / "a").attrs["remarks"]
+    assert sentence in merge_into_base(tmp_path / "base.safetensors", [tmp_path / "a"], tmp_path / "m").remarks[0]
 
 
 def test_arrays_of_numpy(tmp_path):

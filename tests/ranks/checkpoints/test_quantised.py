@@ -70,6 +70,18 @@ def test_weights_are_the_stored_numbers_times_their_scales(form, tmp_path):
     assert error <= found.matrix_noise_floor.item() <= 3 * error
 
 
+@pytest.mark.parametrize("name", ["a.weight_scale", "a.weight_scale_inv"])
+@pytest.mark.parametrize("kind", ["uint8", "float8_e8m0fnu"])
+def test_scales_of_mx_are_exponents_of_blocks_of_32(kind, name, tmp_path):
+    if not hasattr(torch, kind):
+        pytest.skip("this PyTorch lacks the type")
+    stored = draw(0, 64, 300).to(torch.float8_e4m3fn)
+    exponents = torch.arange(118, 128, dtype=torch.uint8).expand(64, 10).contiguous()
+    save_file({"a.weight": stored, name: exponents.view(getattr(torch, kind))}, tmp_path / "a.safetensors")
+    expected = stored.float() * 2.0 ** (torch.arange(300) // 32 - 9)
+    torch.testing.assert_close(Checkpoint.open(tmp_path).read(["a.weight"])["a.weight"], expected, rtol=0, atol=0)
+
+
 def test_a_scale_in_another_shard_is_found(tmp_path):
     stored, scale, expected = quantised(draw(0), (1, COLUMNS))
     files = {"1.safetensors": {"a.weight": stored}, "2.safetensors": {"a.weight_scale": scale}}
@@ -110,17 +122,18 @@ def test_what_quantisation_changes_is_below_the_noise_floor(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("q.weight", torch.uint8), ("q.qweight", torch.int32), ("q.weight_packed", torch.int32), ("q.W_q", torch.uint8)],
+    [("q.weight", torch.uint8), ("q.codes", torch.int8), ("q.Qidxs", torch.int64), ("q.weight._data", torch.int32)],
 )
 def test_packed_weights_are_named(name, kind, tmp_path):
     files = [tmp_path / f"{number}.safetensors" for number in range(2)]
     for number, file in enumerate(files):
-        save_file({"head.weight": draw(number), name: draw(number).to(kind), "q.mask": torch.ones(3, 3).bool()}, file)
+        buffers = {"q.mask": torch.ones(3, 3).bool(), "e.position_ids": torch.ones(1, 3).long()}
+        save_file({"head.weight": draw(number), name: draw(number).to(kind)} | buffers, file)
     faults: list[str] = []
     found = checkpoint_spectra(*files, attention=False, matrices="*", on_error=faults.append)
     assert found.matrix.values.tolist() == ["head.weight"]
     assert len(faults) == 1
-    assert f"got integers, as of a model quantised to 4 or 8 bits, in {name}. Dequantise it" in faults[0]
+    assert f"got integers, as of a quantised model, in {name}. Dequantise it" in faults[0]
 
 
 def test_shapes_that_are_no_scale_are_refused(tmp_path):

@@ -33,6 +33,25 @@ def relative(found, expected, before):
     return float((found - expected).norm() / (before - expected).norm())
 
 
+def test_a_reward_model_of_a_language_model(tmp_path):
+    """Its head is new: PEFT, which always stores it whole, loads the adapter."""
+    base, *_ = saved_pair(tmp_path, llama())
+    reward = transformers.LlamaForSequenceClassification.from_pretrained(tmp_path / "tuned", num_labels=1)
+    reward.save_pretrained(tmp_path / "reward")
+    extraction = extract_lora(base, tmp_path / "reward", tmp_path / "a", energy=1.0, modules_to_save=["*norm"])
+    assert "score.weight" in extraction.whole
+    assert "score.weight" not in extraction.left_out
+    assert json.loads((tmp_path / "a/adapter_config.json").read_text())["task_type"] == "SEQ_CLS"
+    kind = transformers.LlamaForSequenceClassification
+    before = kind.from_pretrained(base, num_labels=1, pad_token_id=0)
+    before.model.embed_tokens.load_state_dict(reward.model.embed_tokens.state_dict())
+    reward.config.pad_token_id = 0
+    found = with_adapter(before, tmp_path / "a")
+    torch.testing.assert_close(logits(found), logits(reward.eval()), rtol=1e-3, atol=1e-4)
+    with pytest.raises(InputError, match="Pass --no-logits"):
+        logits_error(base, tmp_path / "reward", tmp_path / "a")
+
+
 @pytest.mark.parametrize(
     ("made", "whole", "kept", "task"),
     [

@@ -15,8 +15,15 @@ from torch import Tensor
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.adapter_settings import AdapterSettings, header_settings, of_part
-from saddlescope.ranks.checkpoints.adapter_updates import ModuleUpdate, is_decisive, part_of, rank_of
-from saddlescope.ranks.checkpoints.files import Checkpoint, read_json, require_finite, unambiguous
+from saddlescope.ranks.checkpoints.adapter_updates import (
+    UNKNOWN,
+    ModuleUpdate,
+    is_decisive,
+    not_understood,
+    part_of,
+    rank_of,
+)
+from saddlescope.ranks.checkpoints.files import Checkpoint, read_json, require_finite, unambiguous, weight_files
 from saddlescope.ranks.module_names import first_few
 
 CONFIG = "adapter_config.json"
@@ -65,7 +72,9 @@ class AdapterFile:
         file = path
         if path.is_dir():
             if not (path / CONFIG).is_file() and not (path / LORA_OF_DIFFUSERS).is_file():
-                return None
+                whole = path / "model.safetensors"  # Accelerate writes that of PEFT's whole model
+                inside = cls.open(whole, weights=weights) if whole.is_file() else None
+                return inside if inside and any(".base_layer." in name for name in inside.stored.tensors) else None
             found = [path / name for name in WEIGHTS if (path / name).is_file()]
             if not found:
                 raise InputError(f"{path} must hold {WEIGHTS[0]}; got {CONFIG} alone. Fetch the adapter again.")
@@ -74,6 +83,8 @@ class AdapterFile:
             return None
         stored = Checkpoint.open(file, weights=weights)
         if path.is_file() and not any((part := part_of(name)) and is_decisive(part[1]) for name in stored.tensors):
+            if all(map(UNKNOWN.search, stored.tensors)):
+                raise not_understood(path, stored.tensors)
             return None
         beside = folder / CONFIG
         config = read_json(beside) if beside.is_file() else {}
@@ -192,6 +203,10 @@ class AdapterFile:
         """Sentences on what was read, and on a scale that nothing states."""
         own = [module for module, one in self.updates.items() if one.has_alpha and "alpha" not in one.parts]
         remarks = [*self.stored.remarks]
+        beside = weight_files(self.path) if self.path.is_dir() else []
+        if others := [file.name for file in beside if file.name != self.stored.path.name]:
+            name = self.stored.path.name
+            remarks.append(f"{self.path} also holds {first_few(others)}, which it may need: {name} alone was read.")
         if not all(self.settings(module)[0].values for module in own):
             remarks.append(f"{self.path} has no alpha, and no adapter_config.json beside it: B A is measured unscaled.")
         if any(module.endswith(INNER) for module in self.updates):

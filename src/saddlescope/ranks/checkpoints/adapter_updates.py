@@ -11,14 +11,16 @@ Names of parts are those of PEFT, Diffusers, kohya's scripts, LyCORIS, torchtune
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.module_names import first_few
 
 _ROLES = {
     r"lora_A(\.default)?\.weight|lora_down\.weight|(lora|lora_linear_layer)\.down\.weight|lora_a\.weight": "down",
@@ -49,6 +51,7 @@ STORED_NAMES = {  # those of `_ROLES` that are written, by format
     "diffusers": {"down": "lora_A.weight", "up": "lora_B.weight"},
     "kohya": {"down": "lora_down.weight", "up": "lora_up.weight", "alpha": "alpha"},
 }
+UNKNOWN = re.compile(r"(?:^|[._])lora(?:[._\d]|$)|\badapter\.linear_(?:in|out)\.", re.I)  # names as of other programs
 _PART = re.compile(r"(?P<module>.+?)\.(?:" + "|".join(f"({pattern})" for pattern in _ROLES) + r")")
 _ATTENTION_PROCESSOR = re.compile(r"(?P<module>.+)\.processor\.(?P<layer>to_\w+)_lora\.(?P<side>down|up)\.weight")
 _GLORA = re.compile(r"(?P<module>(lora|lycoris)_\w+)\.(a1|a2|b1|b2|bm)\.weight")  # plain layers are called so, too
@@ -74,6 +77,14 @@ def part_of(name: str) -> tuple[str, str] | None:
     if role in ("hada", "lokr"):
         role = name[len(found["module"]) + 1 :].removesuffix(".default")
     return found["module"], role
+
+
+def not_understood(path: Path, names: Iterable[str]) -> InputError:
+    """Return the error on tensors with names of `UNKNOWN`."""
+    return InputError(
+        f"{path} must have adapters that are merged, or under the names of PEFT, Diffusers, kohya, LyCORIS, torchtune "
+        f"or mlx; got {first_few(names)}. Merge them with the program that trained them."
+    )
 
 
 def is_decisive(role: str) -> bool:

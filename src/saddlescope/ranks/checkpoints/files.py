@@ -39,7 +39,7 @@ _PIPELINE = "model_index.json"
 _DENOISERS = ("transformer", "unet", "prior")  # the part of a pipeline that is read
 SHARD = re.compile(r"(?P<name>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.\w+")
 _OTHER = re.compile(r"(pytorch_)?model(_fsdp)?_[1-9]\d*([.-].*)?")  # Accelerate's names of models after the first
-_TRAINER = ("training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+_TRAINER = re.compile(r"(training_args|optimizer|scheduler|scaler|sampler|rng_state)(_\d+)?\.\w+")
 _CHUNK = 2**26  # bytes hashed at once
 _PIECES, _PIECE = 16, 2**12  # of a sample: their number, and bytes of each
 
@@ -127,9 +127,10 @@ class Checkpoint(ReprMixin):
         tensors: dict[str, StoredTensor] = {}
         readable: set[str] = set()
         states: tuple[str, ...] = ()
+        remarks: list[str] = []
         for file in files:
             try:
-                found, states = _described(file, weights)
+                found, states = _described(file, weights, remarks)
             except InputError as error:
                 if len(files) == 1:
                     raise
@@ -154,9 +155,8 @@ class Checkpoint(ReprMixin):
         lost = frozenset(map(_model_name, absent))
         unscaled = {name for name, one in tensors.items() if _lost_scale(one, lost)}
         ordered = {name: tensors[name] for name in sorted(tensors.keys() - unscaled, key=natural_order)}
-        return cls(
-            path, ordered, lost | unscaled, weights=weights, states=states, remarks=_remarks(path, files, states)
-        )
+        remarks += _remarks(path, files, states)
+        return cls(path, ordered, lost | unscaled, weights=weights, states=states, remarks=tuple(remarks))
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -272,8 +272,8 @@ def _lost_scale(one: StoredTensor, lost: frozenset[str]) -> bool:
     return quantised and not lost.isdisjoint(scale_names(_model_name(one.name)))
 
 
-def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
-    """Return the tensors of one file by their names in the model, and the keys of its state dicts.
+def _described(file: Path, weights: str | None, remarks: list[str]) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
+    """Return the tensors of one file by their names in the model, and the keys of its state dicts; extend the remarks.
 
     Raises:
         InputError: the file cannot be read, or two of its names are one in the model, or one has control characters,
@@ -283,10 +283,11 @@ def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor]
         if odd := [name for name in held.names if visible(name) != name or "\n" in name]:
             raise InputError(f"{file} must have names of tensors without control characters; got {odd[0]!r:.80}.")
         names = unambiguous(file, ((_model_name(name), name) for name in held.names))
+        remarks += held.remarks
         return {own: StoredTensor(file, name, *held.describe(name)) for own, name in names.items()}, held.states
 
 
-def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[str, ...]:
+def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> list[str]:
     """Return sentences on what was read of a file or folder with more than that."""
     found = []
     if len(states) > 1:
@@ -307,7 +308,7 @@ def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[
             f"{path} is shard {int(shard['number'])} of {int(shard['count'])}: the others were not read. "
             f"Pass the folder {path.parent} for all of them."
         )
-    return tuple(found)
+    return found
 
 
 def unambiguous(path: Path, names: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -361,13 +362,19 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
             "merge it first: PeftModel.merge_and_unload(), then save_pretrained."
         )
     require_known(folder)
-    found = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.name not in _TRAINER)
+    found = weight_files(folder)
     if len(found) != 1:
         names = first_few([file.name for file in found]) if found else "none"
         deeper = sorted(f"{folder / one.name}" for one in folder.iterdir() if one.is_dir() and _holds_weights(one))
         cure = f"Pass one of its folders: {first_few(deeper)}." if deeper and not found else "Name the file."
         raise InputError(f"{folder} must hold {' or '.join(_SINGLE[:2])}, or one file of weights; got {names}. {cure}")
     return _weight_files(found[0]), {}
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files in a folder that may hold weights, but for those of the state of training."""
+    files = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES))
+    return [file for file in files if not _TRAINER.fullmatch(file.name)]
 
 
 def _holds_weights(folder: Path) -> bool:

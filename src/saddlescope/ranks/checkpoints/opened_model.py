@@ -16,7 +16,7 @@ from saddlescope.ranks.checkpoints.head_counts import HeadCounts, Heads
 from saddlescope.ranks.checkpoints.transformers_model import LoadedCheckpoint, as_loaded, hollow, meta_model
 from saddlescope.ranks.module_names import first_few
 
-_PACKED = re.compile(r"(.*\.)?(q?weight(_packed|:qdata)?|_weight_qdata|W_q|\w+_blocks)")  # names of quantised weights
+_TABLE = re.compile(r".*(bias|masks?|ids|index|indices|buckets?|coords|grid|tril|triu)")  # names of buffers of integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +73,11 @@ def open_model(base: Checkpoint, heads: Heads | None, on_error: Callable[[str], 
         on_error: called with a sentence on weights that are quantised, or do not fit the configuration.
     """
     remarks = []
-    integers = (name for name, one in base.tensors.items() if not one.floating and len(one.shape) > 1)
-    if packed := [name for name in integers if _PACKED.fullmatch(name)]:
+    integers = (name for name, one in base.tensors.items() if one.dtype[0] in "iu" and len(one.shape) > 1)
+    if packed := [name for name in integers if not _TABLE.fullmatch(name)]:
         on_error(
-            f"{base.path} must hold weights as floating-point numbers; got integers, as of a model quantised to 4 or 8 "
-            f"bits, in {first_few(packed)}. Dequantise it with the program that wrote it."
+            f"{base.path} must hold weights as floating-point numbers; got integers, as of a quantised model, in "
+            f"{first_few(packed)}. Dequantise it with the program that wrote it."
         )
     try:
         model = meta_model(base)

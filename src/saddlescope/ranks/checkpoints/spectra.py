@@ -38,10 +38,11 @@ from saddlescope.ranks.checkpoints.tensor_matching import (
     below_noise_message,
     find_identical,
     match_tensors,
+    trainable_tensors,
 )
 from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
 from saddlescope.ranks.module_names import first_few
-from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, parameter_name, select_matrices
+from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches, parameter_name, select_matrices
 from saddlescope.ranks.tracker.recorders import Angles, Orders, Recorder, Values, recorder, require_recorders
 from saddlescope.ranks.tracker.records import Spectra, spectra_dataset, stacked_updates, unmeasured
 from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights
@@ -152,6 +153,13 @@ def checkpoint_spectra(
     layers = [layer_unit(block, buffers=False) for block in blocks]
     units = [*layers, *(matrix_unit(name, model.get_parameter(parameter_name(name))) for name in single)]
     needed = dict.fromkeys(name for unit in units for name in unit.names.values())
+    patterns = () if matrices is None or callable(matrices) else (matrices,) if isinstance(matrices, str) else matrices
+    wanted = [name for name in start.tensors if name not in needed and any(matches(name, one) for one in patterns)]
+    if stacks := [name for name in trainable_tensors(start, wanted) if len(start.tensors[name].shape) > 2]:
+        passed_over.append(
+            f"{start.path} holds tensors with more than two axes, which were not measured: {first_few(stacks)}. Split "
+            "stacks of matrices by layer or head."
+        )
     if all(isinstance(one, AdapterFile) for _, one in later):
         start = exact(start)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints.adapter_updates import UNKNOWN, not_understood
 from saddlescope.ranks.checkpoints.files import Checkpoint
 from saddlescope.ranks.module_names import first_few
 
@@ -40,11 +41,13 @@ def match_tensors(
         on_error: called with a sentence on needed tensors that are missing, or of another shape.
 
     Raises:
-        InputError: all needed tensors are missing.
+        InputError: all needed tensors are missing, or the other one has adapters beside them.
     """
     names = align_names(base.tensors, other.tensors)
     absent = [name for name in needed if name not in names and name not in other.lost]
     unmatched = sorted(set(other.tensors) - set(names.values()))
+    if adapters := [name for name in unmatched if UNKNOWN.search(name)]:
+        raise not_understood(other.path, adapters)
     if absent:
         sentence = (
             f"{other.path} must hold the tensors of {base.path}; got none of {first_few(absent)}"

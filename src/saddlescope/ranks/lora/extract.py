@@ -99,7 +99,7 @@ class Extraction(ReprMixin):
     Attributes:
         folder: folder of the adapter.
         layers: the layers that were examined.
-        left_out: names of changed tensors that the adapter does not hold.
+        left_out: names of changed or added tensors that the adapter does not hold.
         whole: names of the tensors that it holds whole.
         whole_parameters: their number of parameters.
         remarks: sentences on the checkpoints.
@@ -216,11 +216,13 @@ def extract_lora(
                 f"{option} need a base whose config.json names a model of Transformers, since their use decides, and "
                 f"the format of PEFT; got {base} and format {form}. Omit --{option}."
             )
-    task = task_type(start.config)
+    task = task_type(start.config) and (task_type(end.config) or task_type(start.config))
+    matched = match_tensors(start, end, (), on_error)
+    added = trainable_tensors(end, sorted(end.tensors.keys() - {*matched.names.values(), *matched.unfit.values()}))
     patterns = [modules_to_save] if isinstance(modules_to_save, str) else [*modules_to_save]
     if embeddings:
-        patterns += _resized(opened, match_tensors(start, end, (), on_error))
-    whole = _whole(model, patterns, task)
+        patterns += _resized(opened, matched)
+    whole = _whole(model, patterns, task, {name.rpartition(".")[0] for name in added})
     if whole and form != "peft":
         raise InputError(f"modules_to_save need the format of PEFT; got {form}, which holds none. Omit them.")
     chosen = choose_weights(
@@ -262,12 +264,13 @@ def extract_lora(
         raise InputError(f"{tuned} must differ from {base} in a linear layer; got no update that can be measured.")
     report(len(chosen) / (len(chosen) + 1), "comparing all other tensors")
     stored, held = _stored_whole(model, whole, start, match)
+    stored |= end.read(name for name in added if name.rpartition(".")[0] in whole)
     for name, tensor in stored.items():
         if stored_type is not None and not bool(tensor.to(stored_type).isfinite().all()):
             raise InputError(f"{tuned}: {name} must be of a size that {dtype} can hold. Choose another dtype.")
     for sentence in _untied(model, end):
         on_error(sentence)
-    left_out = _changed(start, match, held | set(chosen))
+    left_out = (*(name for name in added if name not in stored), *_changed(start, match, held | set(chosen)))
     names = [name for name, _ in model.named_modules()]
     attention = torch_attention(model)
     write_adapter(
@@ -298,9 +301,13 @@ def extract_lora(
     return Extraction(out, tuple(layers), left_out, tuple(stored), numbers, unique, form, vocabulary)
 
 
-def _whole(model: nn.Module, patterns: Sequence[str], task: str | None) -> frozenset[str]:
-    """Return the names of the modules to store whole: those of the patterns, and those that PEFT stores for a task."""
+def _whole(model: nn.Module, patterns: Sequence[str], task: str | None, added: set[str]) -> frozenset[str]:
+    """Return the names of the modules to store whole: those of the patterns, and those that PEFT stores for a task.
+
+    Also of those that the tuned model has added.
+    """
     own = {name for name, module in model.named_modules() if any(True for _ in module.parameters(recurse=False))}
+    own |= added
     found = {name for name in own if name.rpartition(".")[2] in whole_modules(task)}
     for pattern in patterns:
         matching = {name for name in own if fnmatchcase(name, pattern)}
@@ -312,9 +319,9 @@ def _whole(model: nn.Module, patterns: Sequence[str], task: str | None) -> froze
         found |= matching
     shared = {
         other
-        for name in found
+        for name in found - added
         for one in model.get_submodule(name).parameters(recurse=False)
-        for other in own
+        for other in own - added
         if any(one is theirs for theirs in model.get_submodule(other).parameters(recurse=False))
     }
     return frozenset(found | shared)

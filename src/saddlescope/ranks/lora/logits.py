@@ -70,11 +70,13 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
     expected = _logits(tuned_model, tokens)
     del tuned_model
     without = _logits(model, tokens)
+    if len(expected) != len(without) or min(expected.shape[1], without.shape[1]) < shared:
+        shapes = f"{tuple(without.shape)} and {tuple(expected.shape)}"
+        raise InputError(
+            f"{base} and {tuned} must have logits of {shared} tokens; got shapes {shapes}. Pass --no-logits."
+        )
     found = _logits(_adapted(model, adapter), tokens)
-    classes = min(logits.shape[1] for logits in (expected, without, found)) if len(expected) == len(without) else 0
-    if classes < shared or len(found) != len(without):
-        shapes = ", ".join(str(tuple(logits.shape)) for logits in (expected, without, found))
-        raise InputError(f"{base} and {tuned} must have logits of {shared} tokens; got shapes {shapes}.")
+    classes = min(logits.shape[1] for logits in (expected, without, found))
     expected, without, found = (logits[:, :classes] for logits in (expected, without, found))
     difference = float((without - expected).norm())
     return LogitsError(

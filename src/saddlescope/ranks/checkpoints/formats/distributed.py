@@ -25,7 +25,7 @@ from saddlescope.ranks.pickle_scan import require_plain
 
 _INDEX = ".metadata"
 _OF_TRAINING = re.compile(
-    r"((optim(izer)?|(lr_)?scheduler|scaler|dataloader)s?|train_state|rng)(_\w*|\d*)|opt(_state)?s?"
+    r"((optim(izer)?|chained|(lr_)?scheduler|scaler|dataloader)s?|train_state|rng)(_\w*|\d*)|opt(_state)?s?"
 )  # whole first parts of names: a model may have an opt_proj
 
 

@@ -1,6 +1,6 @@
 """Weights of 8 bits with scales: their names and values.
 
-W = weight * scale          with one scale, one per row or column, or one per block
+W = weight * scale          with one scale, one per row or column, or one per block; scales of type uint8 are exponents
 
 weight_scale_inv            DeepSeek, Transformers' FineGrainedFP8: per block of `weight_block_size` (a factor, too)
 weight_scale                compressed-tensors, ModelOpt, Transformers' fbgemm_fp8; `..._scale` of fused experts
@@ -10,12 +10,14 @@ _weight_qdata, _weight_scale, or weight:qdata, weight:scale          torchao
 
 import re
 
+import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
 
 _OF_TORCHAO = re.compile(r"(?P<module>(.*\.)?)(_(?P<new>\w+)_qdata|(?P<old>\w+):qdata)")
-_BLOCK = 128  # rows or columns, where nothing states them: those of all published models
+_BLOCKS = (128, 32)  # rows or columns, where nothing states them: those of all published models, and of MX
+_BIAS = 127  # of exponents (E8M0)
 
 
 def quantised_name(stored: str) -> str:
@@ -45,7 +47,7 @@ def dequantised(path: str, name: str, weight: Tensor, scale: Tensor, block: obje
     Raises:
         InputError: a scale of another shape.
     """
-    factors = scale.float()
+    factors = torch.exp2(scale.double() - _BIAS).float() if scale.dtype == torch.uint8 else scale.float()
     if factors.numel() == 1:
         return weight.float() * factors.reshape(())
     if factors.ndim == 1 and len(factors) == len(weight):
@@ -55,7 +57,7 @@ def dequantised(path: str, name: str, weight: Tensor, scale: Tensor, block: obje
     for axis, (count, length) in enumerate(zip(factors.shape, weight.shape, strict=False)):
         if count in (0, 1, length):
             continue
-        options = [sizes[axis] if stated and sizes else _BLOCK, length // count]
+        options = [*([sizes[axis]] if stated and sizes else _BLOCKS), length // count]
         size = next((one for one in options if isinstance(one, int) and one > 0 and -(-length // one) == count), 0)
         factors = factors.repeat_interleave(size, dim=axis).narrow(axis, 0, length) if size else factors
     if factors.ndim != weight.ndim or any(a not in (1, b) for a, b in zip(factors.shape, weight.shape, strict=True)):

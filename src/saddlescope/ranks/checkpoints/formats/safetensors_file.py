@@ -11,7 +11,7 @@ from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, report
 def _torch_name(kind: str) -> str:
     """Return PyTorch's name of a type, such as float8_e4m3fn of F8_E4M3."""
     name = re.sub(r"^(B?)F(?=\d)", lambda found: f"{found[1].lower()}float", kind)
-    return name.lower() + ("fn" if name.endswith("E4M3") else "")
+    return name.lower() + {"E4M3": "fn", "E8M0": "fnu"}.get(name[-4:], "")
 
 
 @contextmanager

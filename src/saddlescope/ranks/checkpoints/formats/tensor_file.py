@@ -54,6 +54,7 @@ class TensorFile:
         settings: plain values of a configuration in the file.
         header: texts that the program that wrote the file has added.
         states: keys of the state dicts in the file, that of the read one first; none if it is a state dict.
+        remarks: sentences on the file.
     """
 
     names: Sequence[str]
@@ -62,6 +63,7 @@ class TensorFile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     header: Mapping[str, str] = field(default_factory=dict)
     states: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @contextmanager

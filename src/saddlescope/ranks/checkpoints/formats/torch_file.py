@@ -30,7 +30,9 @@ _STATES = ("current_model_state", "state_dict", "model_state_dict", "model", "mo
 _SETTINGS = ("args", "config", "hyper_parameters", "model_args")  # keys of settings; later ones take precedence
 _PLAIN = (int, float, str, list, tuple, dict)
 _BEFORE_1_6 = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # with which PyTorch began its files
+_SWAPPED = {"state_dict": "ema_state_dict", "ema_state_dict": "state_dict"}  # by the EMAHook of mmengine, on saving
 _HARMLESS = ("list", "dict", "tuple", "int", "float", "str", "bool", "frozenset")  # classes that may stand in data
+_COMPRESSED = "parts of it are compressed"
 _DEEPEST = 8  # dictionaries in each other
 _MOST = 5 * 10**7  # bytes of names of tensors, each as often as it occurs
 _OF_TRAINING = ("optim", "opt", "scheduler", "scaler", "loss", "rng", "grad", "config", "hyper", "args")
@@ -51,6 +53,9 @@ def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
             content = _with_modules(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
         if isinstance(content, Placeholder):
             raise ValueError(f"GLOBAL {content.of}")
+        swapped = isinstance(content, dict) and content.keys() >= {*_SWAPPED, "meta", "message_hub"}
+        if swapped:
+            content = {_SWAPPED.get(key, key): value for key, value in content.items()}
         tensors, states = _chosen_state(file, content, weights)
     except InputError:
         raise
@@ -64,9 +69,11 @@ def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
     def describe(name: str) -> tuple[tuple[int, ...], str]:
         return tuple(tensors[name].shape), str(tensors[name].dtype).removeprefix("torch.")
 
+    remarks = (f"{file} is by mmengine, which swaps state_dict and ema_state_dict: they were swapped back.",)
     yield TensorFile(
-        list(tensors), describe, lambda name: tensors[name].detach(), settings=_settings(content), states=states
-    )
+        list(tensors), describe, lambda name: tensors[name].detach(), settings=_settings(content), states=states,
+        remarks=remarks if swapped else (),
+    )  # fmt: skip
 
 
 def _settings(content: Any) -> dict[str, Any]:
@@ -149,6 +156,9 @@ def _foreign_classes(file: Path) -> list[str]:
 def _reason(file: Path, error: Exception) -> tuple[str, str]:
     """Return why `torch.load` refused a file, and the cure; its own message begins with advice to run the file."""
     text = str(error)
+    if text == _COMPRESSED and any("/code/" in name for name in zipfile.ZipFile(file).namelist()):
+        line = f"torch.save(torch.jit.load({str(file)!r}).state_dict(), 'new.pt')"
+        return "a program of TorchScript", f"Convert it, if you trust it: {line}."
     if "_use_new_zipfile_serialization" in text:
         with file.open("rb") as stored:
             start = stored.read(len(_BEFORE_1_6))
@@ -180,7 +190,7 @@ def require_bounded(stored: io.BufferedIOBase) -> dict[str, type]:
     with zipfile.ZipFile(stored) as archive:
         members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-            raise ValueError("parts of it are compressed")
+            raise ValueError(_COMPRESSED)
         if sum(member.file_size for member in members) > size:
             raise ValueError("its parts are larger than the file")
         for member in members:
@@ -195,6 +205,9 @@ def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[s
     Read is the one that the user has chosen; else the one under a usual key; else the top, if it holds a matrix; else
     the one value that is a state dict. A stray tensor at the top, such as the best loss, does not matter.
     """
+    inner = [value for _, value in _items(content) if _is_checkpoint(value)]
+    if len(inner) == 1 and not any(key in _STATES for key, _ in _items(content)):  # as of Composer
+        content = inner[0]
     top = {key: value for key, value in _items(content) if isinstance(value, Tensor)}
     nested = {
         key: tensors for key, tensors in _inside(content, _DEEPEST, {}, _Names("dictionaries")).items() if tensors
@@ -204,6 +217,11 @@ def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[s
     usual = next((key for key in _STATES if key in nested), None)
     if weights is not None and weights in states:
         usual = weights
+    elif weights is not None and weights in dict(_items(content)):
+        raise InputError(
+            f"{file} must hold matrices by name under {weights}; got none, as in a list without names. Store them by "
+            "the names of the model first."
+        )
     elif weights is not None and len(states) > 1:
         raise InputError(f"{file} must hold {weights}; got {first_few(states)}. Pass one of them as --weights.")
     key = ""
@@ -226,6 +244,12 @@ def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[s
     for name, tensor in found.items():
         require_dense(file, name, tensor)
     return found, (key, *(one for one in states if one != key)) if key else ()
+
+
+def _is_checkpoint(value: Any) -> bool:
+    """Return True for a dictionary of a model beside a state of training."""
+    keys = [key for key, one in _items(value) if isinstance(one, Mapping)]
+    return any(key in _STATES for key in keys) and any(key.startswith(_OF_TRAINING) for key in keys)
 
 
 def _items(content: Any) -> list[tuple[str, Any]]:

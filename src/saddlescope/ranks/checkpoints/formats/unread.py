@@ -69,10 +69,11 @@ def _of_file(file: Path) -> str:
             f"{file} is GGUF, mostly quantised. Use the model's safetensors, or convert it: AutoModelForCausalLM."
             f"from_pretrained({str(file.parent)!r}, gguf_file={file.name!r}).save_pretrained('new')"
         )
-    if start == b"\x89HDF\r\n\x1a\n":
+    if start == b"\x89HDF\r\n\x1a\n" or file.suffix == ".keras":
+        load = f"{str(file)!r}), or where it holds weights alone by model.load_weights({str(file)!r}"
         return (
-            f"{file} is HDF5 (Keras). Convert it: np.savez('new.npz', **{{w.path: w.numpy() for w in "
-            f"keras.models.load_model({str(file)!r}).weights}})"
+            f"{file} is of Keras. Load its model by keras.models.load_model({load}). Then convert it: "
+            "np.savez('new.npz', **{w.path: w.numpy() for w in model.weights})"
         )
     for place in (file.name, file.parent.name):
         if (found := _RANK.search(place)) is not None:
