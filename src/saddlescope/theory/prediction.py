@@ -16,6 +16,8 @@ from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 
+_CANCELLED = 1e-12  # share of the terms of a slope that is rounding
+
 
 class AlgorithmStatus(StrEnum):
     """Termination status of `incremental_learning`, `low_rank_learning` and `unit_learning`."""
@@ -122,6 +124,14 @@ def check_limits(tolerance: float, max_stages: int | None, weight_decay: float =
         raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
     if not 0 <= weight_decay < math.inf:
         raise InputError(f"weight_decay must be finite and not negative; got {weight_decay!r}.")
+
+
+def rounding_of_slope(loss: float, curvature: float) -> float:
+    """Return what rounding may leave of a slope whose terms cancel, as those of X^T y in least squares.
+
+    The terms are as large as sqrt(2 L L''), the slope of a parabola that falls from L to 0.
+    """
+    return _CANCELLED * math.sqrt(2 * abs(loss)) * math.sqrt(abs(curvature))
 
 
 def report_stage(report: Report, stages: Sequence[Any], max_stages: int | None, *, active: str, share: float) -> None:

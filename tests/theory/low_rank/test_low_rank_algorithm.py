@@ -12,6 +12,20 @@ from saddlescope.models import full_attention_teacher_task
 from saddlescope.theory import incremental_learning, low_rank_learning
 
 
+@pytest.mark.parametrize("factor", [1.0, 1e20, 1e-20])
+def test_a_force_that_cancels_on_the_data_is_none(factor):
+    """An even target has no linear part: X^T y = 0 but for rounding."""
+    X = np.random.default_rng(0).standard_normal((50, 2))
+    X = np.concatenate([X, -X])
+    y = np.abs(X[:, 0]) - 0.3
+    assert 0 < np.max(np.abs(X.T @ y)) < 1e-13
+    for learned in (
+        incremental_learning(lambda beta: factor * jnp.mean((X @ beta - y) ** 2), 2),
+        low_rank_learning(lambda B: factor * jnp.mean((X @ B[0][:, 0] - y) ** 2), [(2, 1)]),
+    ):
+        assert (learned.status.value, len(learned.stages)) == ("converged", 1)
+
+
 def rotations(size, seed=5):
     rng = np.random.default_rng(seed)
     return [jnp.asarray(np.linalg.qr(rng.standard_normal((size, size)))[0]) for _ in range(2)]

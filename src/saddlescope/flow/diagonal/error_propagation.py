@@ -33,6 +33,7 @@ class PropagatedError:
     def __init__(self, size: int, samples: Float[np.ndarray, "n 20"] | None = None) -> None:
         self.samples = np.zeros((size, _SAMPLES + _OF_ROUNDING)) if samples is None else samples.copy()
         self._rng = np.random.default_rng(0)
+        self._made = np.zeros(size)  # by all steps, as if nothing had grown
 
     @property
     def size(self) -> Float[np.ndarray, "n"]:
@@ -45,6 +46,11 @@ class PropagatedError:
         """Size of the error of each entry by rounding."""
         return np.sqrt(np.mean(self.samples[:, _SAMPLES:] ** 2, axis=1))
 
+    def amplified(self, slope: Float[np.ndarray, "n"]) -> float:
+        """Return the error of a function with this slope, beyond what errors make that have not grown."""
+        of_steps = slope @ self.samples[:, :_SAMPLES]
+        return float(np.sqrt(np.mean(of_steps**2)) - np.abs(slope) @ self._made)
+
     def advance(self, step: Interpolant, system: AbstractSystem) -> None:
         """Carry the errors through a step, and add the step's own."""
         middle = step((step.start + step.end) / 2)
@@ -53,12 +59,21 @@ class PropagatedError:
         size = np.abs(middle) + np.abs(z) @ np.abs(middle[columns])
         signs = self._rng.choice([-1.0, 1.0], (len(size), _OF_ROUNDING))
         self.samples[:, _SAMPLES:] += np.finfo(float).eps * size[:, None] * signs
+        own = step.error
+        self._made += np.abs(own)
         if columns.size:
-            self.samples += z @ _integrated(z[columns], self.samples[columns])
-        self.add(step.error)
+            grown = z @ _integrated(z[columns], np.column_stack([self.samples, own])[columns])
+            self.samples += grown[:, :-1]
+            from_start = own + grown[:, -1]  # as if made there: a long step may end after it has grown by far
+            own = np.where(np.abs(from_start) > np.abs(own), from_start, own)
+        self._add(own)
 
     def add(self, error: Float[np.ndarray, "n"]) -> None:
         """Add an error made at the present time."""
+        self._made += np.abs(error)
+        self._add(error)
+
+    def _add(self, error: Float[np.ndarray, "n"]) -> None:
         signs = 2.0 * self._rng.integers(0, 2, _SAMPLES) - 1
         signs[0] = 1.0
         self.samples[:, :_SAMPLES] += error[:, None] * signs

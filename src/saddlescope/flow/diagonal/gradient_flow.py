@@ -231,6 +231,7 @@ class _Run:
         return np.unique(np.concatenate([[0.0], given, [c.time for c in self.crossings], [self.last]]))
 
 
+_TINY = float(np.finfo(float).tiny)
 _RISE = 10.0  # times the error of the state, for a rise of the loss that it does not explain
 _RECORDS = 500  # at least so many steps are recorded where there are more; each costs a loss
 
@@ -272,11 +273,14 @@ def _integrate(
                 if not _blows_up(follow, coordinates):
                     run.status = too_sudden(stepper.t, coordinates.time_unit)
             break
-        for step, of_steps, of_rounding in zip(steps, stepper.errors, stepper.rounding, strict=True):
+        fall = run.losses[0][1] - stepper.loss[1]
+        errors = zip(steps, stepper.errors, stepper.rounding, stepper.loss_errors, strict=True)
+        for step, of_steps, of_rounding, (of_loss, speed) in errors:
             after, error_after = step.differences[0], of_steps + of_rounding
             size = coordinates.scale + float(np.max(np.abs(after)))
             move = float(np.max(np.abs(after - before))) * step.end / (step.end - step.start)
             growth, relative = move / size, float(np.max(error_after)) / max(size, move)
+            relative = max(relative, of_loss / max(fall, speed * step.end, _TINY))
             if not relative <= lost:
                 run.lost, run.of_rounding = True, not float(np.max(of_rounding)) <= np.max(error_after) / 2
                 run.status = _undecided(step.start, coordinates, tolerance, of_rounding=run.of_rounding)

@@ -31,6 +31,7 @@ class SurrogatePolicy:
         shortest: lengths: the least unit of displacements in the kernel.
         resting: of the distance of the farthest node: of a shorter move nodes say nothing, but errors of theirs, small
             beside the Hessian, would decide what grows in so long a time as a flow rests.
+        rounding: of the terms of a gradient.
         largest: argument of the kernel at which it is cut off, far outside the trusted region.
     """
 
@@ -39,6 +40,7 @@ class SurrogatePolicy:
     independent: float = 1e-8
     shortest: float = 0.1
     resting: float = 1e-3
+    rounding: float = 1e-13
     largest: float = 30.0
 
 
@@ -101,13 +103,20 @@ class GradientSurrogate:
         self._length = max(self._length, float(np.max(np.abs(point))))
         self._fit()
 
-    def hold(self, point: np.ndarray, gradient: np.ndarray) -> None:
-        """Add a point as a node and keep the present anchor."""
+    def hold(self, point: np.ndarray, gradient: np.ndarray) -> bool:
+        """Add a point as a node and keep the present anchor; return False if that is too near for more than rounding.
+
+        Nearer points are taken for the anchor unless their gradients differ from it by more than rounding.
+        """
         near = self._policy.near * self._length
-        if np.linalg.norm(self._anchor - point) > near:
-            self._keep(self._nodes, self._of_nodes, _distances(self._nodes, point) > near, self._policy.nodes - 1)
-            self._nodes, self._of_nodes = np.vstack([self._nodes, point]), np.vstack([self._of_nodes, gradient])
-            self._fit()
+        if not np.linalg.norm(self._anchor - point) > near:
+            terms = np.abs(self._hessian) @ np.abs(point[self.columns])
+            rounding = self._policy.rounding * float(np.max(terms, initial=0.0))
+            return float(np.max(np.abs(gradient - self.gradient(point)))) <= rounding
+        self._keep(self._nodes, self._of_nodes, _distances(self._nodes, point) > near, self._policy.nodes - 1)
+        self._nodes, self._of_nodes = np.vstack([self._nodes, point]), np.vstack([self._of_nodes, gradient])
+        self._fit()
+        return True
 
     def drop(self) -> None:
         """Drop the nodes that are more than a length away from the anchor."""

@@ -65,11 +65,14 @@ class SurrogateStepper:
     Attributes:
         errors: estimated size of the state's error at the end of each step of the last window, to first order.
         rounding: part of it that is due to rounding.
+        loss_errors: error of the loss there by errors of the state that the flow has amplified, and the speed of its
+            fall.
         loss: time of the last evaluation, near the end of the last window, the loss, and its derivative's 1-norm.
     """
 
     errors: list[np.ndarray]
     rounding: list[np.ndarray]
+    loss_errors: list[tuple[float, float]]
     loss: tuple[float, float, float]
 
     def __init__(
@@ -145,9 +148,9 @@ class SurrogateStepper:
                 duration = self._coordinates.rate * (end - start)
                 change = duration / 2 * (surrogate.gradient(point) - gradient)  # of a correction that is skipped
                 if duration * miss > self._policy.skipped * self._tolerance * self._coordinates.scale:
-                    surrogate.hold(point, gradient)
+                    held = surrogate.hold(point, gradient)
                     solver.restore(saved)
-                    steps, change = self._correct(steps)
+                    steps, change = self._correct(steps) if held else ([], change)
                 if steps:
                     self._propagate(steps, change)
                     surrogate.learn(point, gradient)
@@ -189,13 +192,17 @@ class SurrogateStepper:
 
     def _propagate(self, steps: list[Interpolant], change: np.ndarray) -> None:
         """Estimate the errors after each step; the correction of a window stands for what it leaves."""
-        self.errors, self.rounding, propagated = [], [], self._propagated
+        self.errors, self.rounding, self.loss_errors, propagated = [], [], [], self._propagated
         for step in steps:
             propagated.advance(step, self._system)
             if step is steps[-1]:
                 propagated.add(change)
             self.errors.append(propagated.size)
             self.rounding.append(propagated.rounding)
+            after = step.differences[0]
+            gradient, metric = self._surrogate.gradient(self._coordinates.point(after)), self._coordinates.metric(after)
+            speed = self._coordinates.rate * float(np.sum(gradient**2 * metric))
+            self.loss_errors.append((propagated.amplified(gradient * metric), speed))
 
     def _correct(self, predicted: list[Interpolant]) -> tuple[list[Interpolant], np.ndarray]:
         """Integrate the window again; return its steps, none if they differ too much, and the change at its end."""
@@ -242,4 +249,4 @@ def _length(loss: CompiledLoss, point: np.ndarray, gradient: np.ndarray) -> floa
     far = 1e-6 * size / first if np.isfinite(first) and first > 1e-14 * size else 1.0
     while far > max(near, 1e-6) and not change(far) <= 10 * size:
         far /= 10
-    return max(near, far)
+    return max(near, far) or 1.0  # a start at rest at 0

@@ -35,7 +35,7 @@ from saddlescope.theory.incremental.orbit import TimedStationaryPoint, follow_pa
 from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
 from saddlescope.theory.incremental.transition import SaddleDeparture
-from saddlescope.theory.prediction import AlgorithmStatus, check_limits, report_stage
+from saddlescope.theory.prediction import AlgorithmStatus, check_limits, report_stage, rounding_of_slope
 from saddlescope.theory.saddle.path import NonFiniteLossError, TransitionFailure
 
 
@@ -83,7 +83,8 @@ def incremental_learning(
             part of their losses. Weights shrink meanwhile: coordinates are active at xi = +-(1 + lambda T).
         tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
             max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times that agree within this error are a
-            tie. The default is about a thousand roundings of a float64 sum over a data set.
+            tie. The default is about a thousand roundings of a float64 sum over a data set. At least 1e-12 of
+            sqrt(2 L(0) H_ii(0)), where |g_i(0)| is largest, counts as rounding: X^T y = 0 of least squares.
         max_stages: largest number of transitions, at least 1; None: no limit.
         report: called after each stage with the finished fraction and a note.
 
@@ -123,11 +124,12 @@ def _learn(
     saddle = StationaryPoint(
         origin, *oracle.value_and_gradient(origin), curvature=math.inf, convergence_rate=math.inf, scale=0.0
     )
-    scale = float(np.max(np.abs(saddle.gradient)))
+    scale, first = float(np.max(np.abs(saddle.gradient))), np.array([np.argmax(np.abs(saddle.gradient))])
+    rounding = rounding_of_slope(saddle.loss, float(oracle.hessian_columns(origin, first, first)[0, 0]))
     correction = None if start is None else Correction(0.0, 0.0, origin)
     stages = [GreedyStage.at(saddle, time=0.0, slope=origin, correction=correction)]
     while True:
-        stage, noise = stages[-1], tolerance * max(scale, saddle.scale)
+        stage, noise = stages[-1], max(rounding, tolerance * max(scale, saddle.scale))
         arrivals = _Arrivals(stage, noise, start, weight_decay)
         status, message = arrivals.obstacle()
         if status is None and max_stages is not None and len(stages) > max_stages:

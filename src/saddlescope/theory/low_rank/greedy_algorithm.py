@@ -34,7 +34,7 @@ from saddlescope.loss.checks import as_float64
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth, symmetric_growth
 from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
 from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, follow_to_saddle
-from saddlescope.theory.prediction import AlgorithmStatus, Prediction, check_limits, report_stage
+from saddlescope.theory.prediction import AlgorithmStatus, Prediction, check_limits, report_stage, rounding_of_slope
 from saddlescope.theory.saddle.path import NonFiniteLossError
 
 Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -214,7 +214,7 @@ def _learn(
     spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in oracle.shapes)
     nothing = tuple((np.zeros((m, 0)), np.zeros((n, 0))) for m, n in oracle.shapes)
     saddle = Saddle(origin, spectra, *oracle.value_and_force(origin), removed=nothing)
-    noise = tolerance * max(float(np.linalg.norm(G, 2)) for G in saddle.force)
+    noise = max(_rounding(oracle, saddle), tolerance * max(float(np.linalg.norm(G, 2)) for G in saddle.force))
     frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, oracle.shapes))
     stages: list[LowRankStage] = []
     time, entered, margin = 0.0, (), math.inf
@@ -261,6 +261,15 @@ def _learn(
             status = AlgorithmStatus(found.status)
             message = f"At T = {shown:.6g}: {found.reason}"
         return LowRankLearning(stages=tuple(stages), end=shown, status=status, message=message)
+
+
+def _rounding(oracle: ProductLossOracle, origin: Saddle) -> float:
+    """Return what rounding may leave of G(0)."""
+    tops = [np.linalg.svd(G, full_matrices=False) for G in origin.force]
+    first = int(np.argmax([sizes[0] for _, sizes, _ in tops]))
+    U, _, Vt = tops[first]
+    along = tuple(np.outer(U[:, 0], Vt[0]) if p == first else 0 * B for p, B in enumerate(origin.products))
+    return rounding_of_slope(origin.loss, float(np.sum(along[first] * oracle.hvp(origin.products, along)[first])))
 
 
 class _Arrivals:

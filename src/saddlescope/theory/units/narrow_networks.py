@@ -58,6 +58,7 @@ def first_departure(
     kinds: Int[np.ndarray, "s m"],
     *,
     log_scale: float,
+    log_norm: float,
     level: float,
     plateau: float,
     before: float,
@@ -71,6 +72,7 @@ def first_departure(
         starts: initial weights of each network before they are scaled by alpha; units with zero weights are absent.
         kinds: kinds of the units.
         log_scale: log(alpha).
+        log_norm: of the norm at which units learn.
         level: the loss.
         plateau: loss of the plateau.
         before: time at which the plateau began.
@@ -79,7 +81,7 @@ def first_departure(
     """
     thetas = jnp.asarray(starts * math.exp(log_scale))
     power = network.degree - 2
-    growth = -log_scale if power == 0 else math.exp(-power * log_scale) / power
+    growth = log_norm - log_scale if power == 0 else math.exp(-power * log_scale) / power
     until = before + _LONGEST * growth / rate
     scalars = (jnp.asarray(each, float) for each in (level, math.exp(log_scale), until))
     bases = _bases(network.system) if network.quadratic else None

@@ -13,6 +13,7 @@ small weights lead to, so the narrow networks start from units of the wide one: 
 one more. Of these networks the wide one follows the first to leave, since small units do not influence each other.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -84,7 +85,8 @@ def width_ladder(
             axis of units, kind by kind, equally many of each. None: normal.
         num_starts: number of random units of each kind, for `weights=None`. None: 16, or 4 where the utility is a
             quadratic form, and at least the largest width.
-        log_scale: the natural logarithm of alpha, between -300 and 0. None: -18 for degree 2, -7 above.
+        log_scale: the natural logarithm of alpha, between -300 and 0. None: -18 for degree 2, -7 above, in units of the
+            norm at which the first unit halves its utility, up to a factor of 2.
         tolerance: utilities below this share of the largest slope at the origin count as zero.
         seed: of random weights, at which the degree is measured, and of those drawn for None.
         report: called after each width with the finished fraction and a note.
@@ -121,8 +123,7 @@ def width_ladder(
     network = at_first_order(network)
     drawn = num_starts or max(_STARTS_OF_FORM if network.quadratic else _STARTS, asked[-1])
     start, of_kind = initial_weights(network, drawn if weights is None else None, weights, seed)
-    scale = _LOG_SCALE.get(network.degree, _LOG_SCALE_ABOVE) if log_scale is None else log_scale
-    return _Climb(network, start, of_kind, asked, scale, tolerance, seed, report).run()
+    return _Climb(network, start, of_kind, asked, log_scale, tolerance, seed, report).run()
 
 
 def _checked(
@@ -156,19 +157,22 @@ class _Climb:
         start: Float[np.ndarray, "s p"],
         kinds: Int[np.ndarray, "s"],
         widths: list[int],
-        log_scale: float,
+        log_scale: float | None,
         tolerance: float,
         seed: int,
         report: Report,
     ) -> None:
         self._network, self._start, self._kinds, self._widths = network, start, kinds, widths
-        self._log_scale, self._seed, self._report = log_scale, seed, report
+        self._seed, self._report = seed, report
         self._initial = network.origin[0]
         self._speed = largest_slope(network, seed)
         self._noise = max(tolerance * self._speed, rounding(network, network.origin[1]))
         utility, direction, kind = largest_utility(network, network.origin[1], seed)
         none = np.zeros((0, network.size)), np.zeros(0, int)
-        self._gain = abs(utility) * network.norm_of_effect(*none, direction, kind, utility) ** network.degree
+        norm = network.norm_of_effect(*none, direction, kind, utility)
+        self._gain = abs(utility) * norm**network.degree
+        small, self._log_norm = _LOG_SCALE.get(network.degree, _LOG_SCALE_ABOVE), math.log(norm)
+        self._log_scale = small + self._log_norm if log_scale is None else log_scale
         self._used: list[int] = []
         self._time, self._rate = 0.0, self._speed
         self._point = StationaryUnits.origin(network.size, self._initial)
@@ -236,7 +240,7 @@ class _Climb:
             more = np.setdiff1d(np.arange(count), before)  # in the other networks no unit is new
             chosen[more, width], kinds[more, width] = self._start[more], self._kinds[more]
         first = first_departure(
-            self._network, chosen, kinds, log_scale=self._log_scale,
+            self._network, chosen, kinds, log_scale=self._log_scale, log_norm=self._log_norm,
             plateau=self._point.loss, level=self._point.loss - _LEAVES * self._gain, before=self._time, rate=self._rate,
             preferred=before[0] if before else None,
         )  # fmt: skip
