@@ -66,14 +66,10 @@ class PropagatedError:
             self.samples += grown[:, :-1]
             from_start = own + grown[:, -1]  # as if made there: a long step may end after it has grown by far
             own = np.where(np.abs(from_start) > np.abs(own), from_start, own)
-        self._add(own)
+        self.add(own)
 
     def add(self, error: Float[np.ndarray, "n"]) -> None:
-        """Add an error made at the present time."""
-        self._made += np.abs(error)
-        self._add(error)
-
-    def _add(self, error: Float[np.ndarray, "n"]) -> None:
+        """Add an error made at the present time, or before it, as that of a window."""
         signs = 2.0 * self._rng.integers(0, 2, _SAMPLES) - 1
         signs[0] = 1.0
         self.samples[:, :_SAMPLES] += error[:, None] * signs

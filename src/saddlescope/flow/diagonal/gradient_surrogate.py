@@ -118,9 +118,9 @@ class GradientSurrogate:
         self._fit()
         return True
 
-    def drop(self) -> None:
-        """Drop the nodes that are more than a length away from the anchor."""
-        kept = _distances(self._nodes, self._anchor) < self._length
+    def drop(self, distance: float) -> None:
+        """Drop the nodes that are farther away from the anchor."""
+        kept = _distances(self._nodes, self._anchor) < distance
         self._keep(self._nodes, self._of_nodes, kept, self._policy.nodes)
         self._fit()
 

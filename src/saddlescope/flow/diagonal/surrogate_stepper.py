@@ -132,10 +132,9 @@ class SurrogateStepper:
         solver, surrogate = self._solver, self._surrogate
         self._age += 1
         old = self._age > max(self._policy.refresh, surrogate.columns.size) or surrogate.age > self._policy.changed
-        if (surrogate.forget() or old) and surrogate.columns.size:
-            self._age = 1
-            surrogate.set_columns(surrogate.columns, self._hessian(surrogate.columns))
-        saved, start = solver.save(), solver.t
+        if surrogate.forget() or old:
+            self._renew()
+        saved, start, renewed = solver.save(), solver.t, False
         while True:
             steps = self._predict(saved)
             end, point = solver.t, self._coordinates.point(solver.y)
@@ -148,9 +147,13 @@ class SurrogateStepper:
                 duration = self._coordinates.rate * (end - start)
                 change = duration / 2 * (surrogate.gradient(point) - gradient)  # of a correction that is skipped
                 if duration * miss > self._policy.skipped * self._tolerance * self._coordinates.scale:
-                    held = surrogate.hold(point, gradient)
+                    if not surrogate.hold(point, gradient) and not renewed:
+                        renewed = True  # so near, only nodes far away or an old Hessian can be wrong
+                        surrogate.drop(0.0)
+                        self._renew()
+                        continue
                     solver.restore(saved)
-                    steps, change = self._correct(steps) if held else ([], change)
+                    steps, change = self._correct(steps)
                 if steps:
                     self._propagate(steps, change)
                     surrogate.learn(point, gradient)
@@ -158,11 +161,17 @@ class SurrogateStepper:
                     self.loss = end, value, slope
                     return steps
                 self._error = max(error, 2 * self._error)
-                surrogate.drop()
+                surrogate.drop(surrogate.length)
             self._limit = min(self._limit, end - start) / 2
             if self._limit <= 64 * np.finfo(float).eps * max(end, np.finfo(float).eps * solver.until):
                 solver.restore(saved)
                 raise StepError(finite)
+
+    def _renew(self) -> None:
+        """Evaluate the Hessian at the anchor."""
+        if self._surrogate.columns.size:
+            self._age = 1
+            self._surrogate.set_columns(self._surrogate.columns, self._hessian(self._surrogate.columns))
 
     def _predict(self, saved: SavedState) -> list[Interpolant]:
         """Integrate the surrogate as far as it can be trusted, from the saved state."""
