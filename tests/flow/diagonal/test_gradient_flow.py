@@ -118,6 +118,32 @@ def test_parameters_that_start_at_0_have_errors_relative_to_their_own_size(targe
     np.testing.assert_allclose(flow.values[-1] / target, np.array([1.0, -3.0]) * (1 - np.exp(-1)), atol=1e-5)
 
 
+@pytest.mark.parametrize(("large", "small", "until"), [(1e2, 1e-4, 0.0898), (1e3, 1e-3, 0.006), (1e4, 1e-4, 1e-3)])
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
+def test_small_parameters_beside_a_large_one_are_not_lost(large, small, until, tolerance):
+    """The product of (large, small, small) grows as a logistic curve, in a time much shorter than large is long."""
+    run = partial(
+        gradient_flow, lambda p: (jnp.prod(p) - 1) ** 2 / 2, ParameterInit(np.array([large, small, small])),
+        tolerance=tolerance,
+    )  # fmt: skip
+    product = large * small**2
+    logit = 2 * large * until + np.log(product / (1 - product))
+    found = np.prod(run(until=until).values[-1])
+    assert abs(np.log(found / (1 - found)) - logit) < 0.02 * 2 * large * until
+    rest = run(until=100.0)  # where rounding beside a stale Hessian would grow
+    np.testing.assert_allclose(np.prod(rest.values[-1]), 1.0, rtol=1e-10)
+
+
+def test_a_flow_rests_at_zero():
+    rest = gradient_flow(
+        lambda p: jnp.sum((p[0] @ p[1] - jnp.eye(2)) ** 2),
+        ParameterInit(np.zeros((2, 2, 2))),
+        until=9.0,
+        tolerance=1e-6,
+    )
+    np.testing.assert_array_equal(rest.values[-1], 0.0)
+
+
 def test_nothing_happens_in_no_time():
     u, v = _random_weights(3)
     flow = gradient_flow(_returning()[0], DiagonalInit(u, v, -2.0), until=0.0, tolerance=1e-6)

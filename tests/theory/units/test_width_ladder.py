@@ -228,6 +228,13 @@ def test_linear_networks_have_the_losses_of_their_singular_values_in_the_next_wi
     np.testing.assert_allclose(compared.errors, [1e-4, -0.1], atol=1e-12)
 
 
+@pytest.mark.parametrize(("inputs", "targets"), [(1.0, 1e-24), (1.0, 1e30), (1e-30, 1.0), (1e16, 1.0)])
+def test_units_of_measurement_do_not_matter(inputs, targets):
+    data, first = (inputs * np.eye(2), targets * np.diag([2.0, 1.3])), targets**2 / 4
+    ladder = width_ladder(linear_neuron, data, half_square, [0, 1, 2], parameters=PARAMETERS)
+    np.testing.assert_allclose(np.array(ladder.losses) / first, [2.0**2 + 1.3**2, 1.3**2, 0.0], atol=1e-8)
+
+
 def test_every_end_is_one_sentence():
     nothing = linear_ladder(np.zeros((2, 2)), [0, 1, 2])
     assert (nothing.status.value, nothing.losses) == ("converged", (0.0,))

@@ -83,6 +83,8 @@ def _integrated(z: Float[np.ndarray, "a a"], errors: Float[np.ndarray, "a s"]) -
     try:
         np.linalg.cholesky(unit - 2 * symmetric)
     except np.linalg.LinAlgError:  # something grows by more than e^(1/2)
-        return expm(np.block([[z, unit], [np.zeros_like(z), np.zeros_like(z)]]))[: len(z), len(z) :] @ errors
+        whole = np.block([[z, unit], [np.zeros_like(z), np.zeros_like(z)]])
+        with np.errstate(over="ignore", invalid="ignore"):  # errors that are no number end a run
+            return expm(whole)[: len(z), len(z) :] @ errors
     after = np.linalg.solve(unit - z + z @ z / 2, errors)
     return after - z @ after / 2

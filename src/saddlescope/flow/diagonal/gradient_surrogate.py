@@ -85,6 +85,14 @@ class GradientSurrogate:
         """Part of itself by which the Hessian may have changed since it was set, of nodes and anchor by now."""
         return self._bent * float(np.linalg.norm(self._anchor - self._of_hessian)) / self._length
 
+    @property
+    def creeps(self) -> bool:
+        """True if the anchor moves by too little to become a node, and is not where the Hessian was set.
+
+        Long windows follow, in which a small error of the Hessian would let something grow.
+        """
+        return self._moved <= self._policy.near * self._length and not np.array_equal(self._anchor, self._of_hessian)
+
     def set_columns(self, columns: np.ndarray, hessian: np.ndarray) -> None:
         """Replace the known columns of the Hessian."""
         self.columns, self._hessian, self._of_hessian = columns, hessian, self._anchor

@@ -132,7 +132,7 @@ class SurrogateStepper:
         solver, surrogate = self._solver, self._surrogate
         self._age += 1
         old = self._age > max(self._policy.refresh, surrogate.columns.size) or surrogate.age > self._policy.changed
-        if surrogate.forget() or old:
+        if surrogate.forget() or surrogate.creeps or old:
             self._renew()
         saved, start, renewed = solver.save(), solver.t, False
         while True:
