@@ -16,6 +16,7 @@ from scipy.linalg import expm
 from saddlescope.numerics.ndf import AbstractSystem, Interpolant
 
 _SAMPLES, _OF_ROUNDING = 16, 4
+_UNBOUNDED = np.errstate(over="ignore", invalid="ignore")  # errors that are no numbers end a run
 
 
 class PropagatedError:
@@ -36,21 +37,25 @@ class PropagatedError:
         self._made = np.zeros(size)  # by all steps, as if nothing had grown
 
     @property
+    @_UNBOUNDED
     def size(self) -> Float[np.ndarray, "n"]:
         """Size of the error of each entry of the state, but for rounding."""
         of_steps = self.samples[:, :_SAMPLES]
         return np.maximum(np.abs(of_steps[:, 0]), np.sqrt(np.mean(of_steps**2, axis=1)))
 
     @property
+    @_UNBOUNDED
     def rounding(self) -> Float[np.ndarray, "n"]:
         """Size of the error of each entry by rounding."""
         return np.sqrt(np.mean(self.samples[:, _SAMPLES:] ** 2, axis=1))
 
+    @_UNBOUNDED
     def amplified(self, slope: Float[np.ndarray, "n"]) -> float:
         """Return the error of a function with this slope, beyond what errors make that have not grown."""
         of_steps = slope @ self.samples[:, :_SAMPLES]
         return float(np.sqrt(np.mean(of_steps**2)) - np.abs(slope) @ self._made)
 
+    @_UNBOUNDED
     def advance(self, step: Interpolant, system: AbstractSystem) -> None:
         """Carry the errors through a step, and add the step's own."""
         middle = step((step.start + step.end) / 2)
@@ -83,8 +88,6 @@ def _integrated(z: Float[np.ndarray, "a a"], errors: Float[np.ndarray, "a s"]) -
     try:
         np.linalg.cholesky(unit - 2 * symmetric)
     except np.linalg.LinAlgError:  # something grows by more than e^(1/2)
-        whole = np.block([[z, unit], [np.zeros_like(z), np.zeros_like(z)]])
-        with np.errstate(over="ignore", invalid="ignore"):  # errors that are no number end a run
-            return expm(whole)[: len(z), len(z) :] @ errors
+        return expm(np.block([[z, unit], [np.zeros_like(z), np.zeros_like(z)]]))[: len(z), len(z) :] @ errors
     after = np.linalg.solve(unit - z + z @ z / 2, errors)
     return after - z @ after / 2
