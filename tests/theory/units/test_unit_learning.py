@@ -72,6 +72,26 @@ def test_linear_networks_learn_singular_modes_in_order(width):
     np.testing.assert_allclose(learned_map, (U[:, : len(s)] * full[: len(s)]) @ Vt[: len(s)], atol=1e-8)
 
 
+BLOCKS = {
+    3: lambda theta, x: theta[0] @ theta[1] @ theta[2],
+    4: lambda theta, x: theta[0] @ theta[1] @ theta[2] @ theta[3],
+}
+
+
+@pytest.mark.parametrize("depth", [3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("second", "status"), [(1.0, "unstable"), (0.0, "converged")])
+def test_a_unit_that_is_learned_in_part_has_not_converged(depth, second, status):
+    """One product of matrices: its second singular value grows by the order of the depth, later; symmetries do not."""
+    data = np.zeros((1, 1)), np.diag([2.0, second])[None]
+    weights = np.random.default_rng(3).standard_normal((1, depth, 2, 2))
+    learned = unit_learning(
+        BLOCKS[depth], data, lambda f, y: jnp.sum((f - y) ** 2) / 2, parameters=weights[0], weights=weights
+    )
+    assert (learned.status.value, len(learned.stages)) == (status, 2)
+    assert ("still at the initial scale" in learned.message) == (status == "unstable")
+    np.testing.assert_allclose(learned.stages[-1].loss, second**2 / 2, atol=1e-9)
+
+
 def test_explicit_steps_follow_the_flow_to_their_tolerance():
     data, parameters = (np.eye(3), np.array([2.0, 1.0, 1.5])), np.zeros(2)
     network = UnitNetwork.of(diagonal, data, squared, parameters, 3, 0)

@@ -94,7 +94,8 @@ def unit_learning(
           separate (of tanh neurons, say), a direction that is no maximum of its utility any more, a dormant unit on a
           kink (of ReLU) that repels it, or a unit that returns to its initial scale in an unstable direction, unless
           conserved differences of its weights, as |b_i|^2 - |b_j|^2 in products of blocks, decide where it goes. Also
-          if leading terms without a utility at the origin have one now: units grow by them at once.
+          if leading terms without a utility at the origin have one now: units grow by them at once; or if parts of
+          active units, such as blocks of W_3 W_2 W_1, are still at the initial scale and grow.
         - saddle: a transition comes so close to a saddle among the active units that rounding decides how it goes on.
         - no_minimum: a transition ends at no minimum of the active units. For kappa > 2 active units go past saddles
           among them and into valleys without end; see `UnitStage.passed` and `UnitStage.fall`.
@@ -207,6 +208,12 @@ class _Run:
             return AlgorithmStatus.MAX_STAGES, f"Stopped after max_stages={self._max_stages} transitions."
         if reason := self._dormant.unpredictable(residual, self._settled):
             return AlgorithmStatus.UNSTABLE, reason
+        at_rest = self._network.degree > 2 and stages[-1].flat and not stages[-1].fall
+        if at_rest and self._network.parts_grow(self._thetas, self._kinds):
+            return AlgorithmStatus.UNSTABLE, (
+                "Parts of active units are still at the initial scale, and grow by terms of the third or fourth order, "
+                "in times that depend on all initial weights and are not predicted. Follow the units with unit_flow."
+            )
         if not arrivals:
             if len(stages) == 1:
                 return AlgorithmStatus.NO_UTILITY, why_nothing_grows(self._network)

@@ -26,6 +26,7 @@ from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope._shared.symmetric_matrices import eigenvectors
 from saddlescope.numerics.conserved_forms import random_moments, scaling_form
 from saddlescope.numerics.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
@@ -52,6 +53,9 @@ WIDTH = 1e-6
 _LOOSE = 1e-4  # distance of the pattern from 0 or 1 at which a kink does not hold a unit
 _NEXT = 3.0  # widths from a kink at which weights may be on it
 _LARGEST_JACOBIAN = 5_000_000  # entries of the Jacobian of all outputs that are held at once
+_PROBES = 8  # flat directions along which the third and fourth order of L are looked at
+_GROWS = 1e-6  # of the largest curvature, for displacements as large as the weights: more than rounding
+_CANCELLED = 1e-3  # share of two terms of the fourth order that cancel along symmetries
 _MODERATE = 100  # exponent of the residual up to which nothing is scaled
 
 
@@ -97,6 +101,15 @@ def _force_hessian(system: UnitSystem, theta: Array, kind: Array, residual: Arra
 @quickly_compiled
 def _loss_gradient(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, Array]:
     return jax.value_and_grad(system.loss_of)(thetas, kinds)
+
+
+@quickly_compiled
+def _slopes_along(system: UnitSystem, thetas: Array, kinds: Array, along: Array) -> tuple[Array, Array]:
+    """Return the second and third derivatives of grad L along a line."""
+    slope = lambda at: jax.grad(system.loss_of)(thetas + at * along, kinds)  # noqa: E731
+    rate = lambda function: lambda at: jax.jvp(function, (at,), (jnp.ones(()),))[1]  # noqa: E731
+    second = rate(rate(slope))
+    return second(jnp.zeros(())), rate(second)(jnp.zeros(()))
 
 
 @quickly_compiled
@@ -445,6 +458,26 @@ class UnitNetwork:
         if not np.isfinite(H).all():
             raise NonFiniteUnitsError
         return (H + H.T) / 2
+
+    def parts_grow(self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> bool:
+        """Return True if L falls by its third or fourth order at a minimum of the second, by parts that are small.
+
+        So does a product of blocks A + B of which A is learned: L changes by the utility of B, and by nothing along
+        the symmetries of A, where the fourth order is what is left at the bottom of the curved valley.
+        """
+        values, vectors = eigenvectors(self.loss_hessian(thetas, kinds))
+        size, largest = float(np.linalg.norm(thetas)), float(np.max(np.abs(values)))
+        flat = np.abs(values) <= NEWTON.flat * largest
+        for drawn in np.random.default_rng(0).standard_normal((_PROBES, int(flat.sum()))):
+            along = size * vectors[:, flat] @ drawn / (np.linalg.norm(drawn) or 1.0)
+            found = self._call(_slopes_along, *_padded(thetas, kinds), _padded(along.reshape(thetas.shape), kinds)[0])
+            second, third = (np.asarray(one)[: len(thetas)].ravel() for one in found)
+            cubic, quartic = float(second @ along), float(third @ along)
+            bent = 3 * float(np.sum((second @ vectors[:, ~flat]) ** 2 / values[~flat]))
+            left = quartic - bent if quartic - bent < -_CANCELLED * (abs(quartic) + bent) else 0.0
+            if max(abs(cubic), -left) > _GROWS * largest * size**2:
+                return True
+        return False
 
     def curvatures(self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> Float[np.ndarray, "c"]:
         """Return the eigenvalues of the Hessian of L, ascending, along the kinks that the weights are on.
