@@ -69,7 +69,10 @@ def test_peft_loads_the_joint_projection_of_torchs_attention_and_out_proj_is_nam
     torch.manual_seed(0)
     base = Model()
     tuned = changed(base, "q.", "attn.", "pos_emb")
-    found = extract_lora(stored(base, tmp_path / "b.pt"), stored(tuned, tmp_path / "t.pt"), tmp_path / "a", rank=16)
+    paths = stored(base, tmp_path / "b.pt"), stored(tuned, tmp_path / "t.pt")
+    (chosen,) = extract_lora(*paths, tmp_path / "chosen", rank=1, matrices="attn*").layers
+    assert chosen.name == "attn.in_proj_weight"
+    found = extract_lora(*paths, tmp_path / "a", rank=16)
     assert found.left_out == ("attn.out_proj.weight", "pos_emb.weight")
     assert any("attn.out_proj.weight" in remark and "twice" in remark for remark in found.remarks)
     with torch.no_grad():

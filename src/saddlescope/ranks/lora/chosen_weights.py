@@ -107,9 +107,9 @@ def choose_weights(
         kernels = [name for name in kernels if any(matches(name, one) for one in of_kernels)]
         selection = [one for one in patterns if one not in of_kernels]
     found = select_matrices(model, selection, experts="experts" in also) if selection else {}
-    names = list(dict.fromkeys([*map(parameter_name, found), *kernels]))
-    linear = {name: attention.get(name, name.endswith(".weight")) for name in found}
-    if odd := [name for name in found if not linear[name] and found[name].ndim == 2]:
+    names = [name for name in dict.fromkeys([*map(parameter_name, found), *kernels]) if attention.get(name, True)]
+    odd = [name for name in found if not (name.endswith(".weight") or attention.get(name)) and found[name].ndim == 2]
+    if odd := odd or ([] if names else [*found]):
         raise InputError(
             f"matrices must select weights of linear layers, since adapters exist only for these; got {odd[0]}."
         )
