@@ -210,7 +210,8 @@ class SurrogateStepper:
             self.rounding.append(propagated.rounding)
             after = step.differences[0]
             gradient, metric = self._surrogate.gradient(self._coordinates.point(after)), self._coordinates.metric(after)
-            speed = self._coordinates.rate * float(np.sum(gradient**2 * metric))
+            with np.errstate(over="ignore", invalid="ignore"):  # a loss of 1e200 may fall faster than any float
+                speed = self._coordinates.rate * float(np.sum(gradient**2 * metric))
             self.loss_errors.append((propagated.amplified(gradient * metric), speed))
 
     def _correct(self, predicted: list[Interpolant]) -> tuple[list[Interpolant], np.ndarray]:
