@@ -169,6 +169,23 @@ def test_the_error_of_the_prediction_falls_as_one_over_log_alpha(seed):
     np.testing.assert_allclose(lowest, learned.stages[-1].loss, atol=1e-8)
 
 
+@pytest.mark.parametrize(("power", "tolerance", "code"), [(-6, 1e-6, "undecided"), (-8, 1e-8, "reached")])
+def test_parts_of_a_unit_below_the_tolerance_come_in_time_or_end_the_flow(power, tolerance, code):
+    """The second block of W_3 W_2 W_1 stays at the initial scale in a unit that is learned; T by SciPy at 1e-6."""
+    weights, data = (
+        np.random.default_rng(3).standard_normal((1, 3, 2, 2)),
+        (np.zeros((1, 1)), np.diag([2.0, 1.0])[None]),
+    )
+    run = unit_flow(
+        lambda theta, x: theta[0] @ theta[1] @ theta[2], data, lambda f, y: jnp.sum((f - y) ** 2) / 2, weights,
+        degree=3.0, log_scale=power * np.log(10), until=1.8, tolerance=tolerance,
+        record=np.linspace(0, 1.8, 1801), throw=False,
+    )  # fmt: skip
+    assert run.status.code == code
+    if code == "reached":
+        np.testing.assert_allclose(run.times[np.argmax(run.losses < 0.25)], 1.6130, rtol=2e-3)
+
+
 def test_dead_units_have_no_degree():
     relu = lambda theta, x: theta[0] * jax.nn.relu(theta[1] * x)  # noqa: E731
     data = np.array([1.0, 2.0]), np.array([1.0, 2.0])
@@ -183,7 +200,8 @@ def test_dead_units_have_no_degree():
     ("change", "known"),
     [
         (lambda one: one, 101),
-        (lambda one: np.roll(one, 2), 101),  # later, for two of a hundred records
+        (lambda one: np.roll(one, 1), 101),  # later, by less than one record
+        (lambda one: np.roll(one, 2), 31),  # by more than the root of the tolerance
         (lambda one: np.where(TIMES < 6, one, -one), 60),  # elsewhere for good
         (lambda one: np.where((TIMES > 4.05) & (TIMES < 4.75), 1 - one, one), 41),  # too long for a passage
         (lambda one: np.where(TIMES < 10, one, 0.5 * one), 100),  # elsewhere at the end

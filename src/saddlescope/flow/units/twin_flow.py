@@ -4,13 +4,15 @@ The twins start some hundred roundings to either side of the given weights, more
 that a deviation which is lost to rounding has either sign; equal sizes move equally, so that what is equal exactly, as
 units that a symmetry permutes, stays so, and both conserve what the given weights do. Both may reach a transition at
 times that differ a little, since a passage amplifies errors: they are apart for a moment, and together again after it.
+The second has half the tolerance of the first, so that such times show its errors, too.
 """
 
 import numpy as np
 from jaxtyping import Float
 
 _ULPS = 256  # of a number's relative change, times one to four
-_SHARE = 0.25  # power of the tolerance, for differences that count, and for the part of the time that a passage takes
+_SHARE = 0.25  # power of the tolerance, for differences that count
+_OF_TIME = 0.5  # and for the part of the time that a passage takes
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio, as a multiplier: neighbours get unlike bits
 
 
@@ -36,6 +38,6 @@ def come_apart(
     together = np.flatnonzero(np.all(near, axis=1))
     last = np.append(together[1:], len(one)) - 1  # record until which they are apart after each of these
     first = np.minimum(together + 1, len(one) - 1)
-    passage = times[last] - times[first] <= tolerance**_SHARE * times[first]
+    passage = times[last] - times[first] <= tolerance**_OF_TIME * times[first]
     lost = (last > together) & (~passage | (last == len(one) - 1))
     return int(together[np.argmax(lost)]) + 1 if lost.any() else len(one)
