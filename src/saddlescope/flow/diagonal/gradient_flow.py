@@ -83,7 +83,8 @@ def gradient_flow(
 
     Errors of the steps and of rounding are carried along the flow to first order. Where they have grown to a hundredth
     of the state, or in the loss to a hundredth of its fall, as on an unstable manifold or where a small direction
-    drowns beside a large one, the run is repeated at smaller tolerances, and ends with the status `undecided` there if rounding or the tolerance of 1e-11 decides.
+    drowns beside a large one, the run is repeated at smaller tolerances, and ends with the status `undecided` there if
+    rounding or the tolerance of 1e-11 decides.
 
     Args:
         loss: the loss, a function of beta for `DiagonalInit`, of the params for `ParameterInit`; twice continuously
