@@ -169,7 +169,7 @@ class LayeredLoss(AbstractLoss):
 
     def cost_of(self, outputs: Float[Array, "n out"]) -> Float[Array, ""]:
         """Return C(Y) for outputs on all samples."""
-        return self.cost(outputs, self.targets)
+        return self.cost(outputs, jnp.asarray(self.targets))
 
     def __call__(self, weights: Weights) -> Float[Array, ""]:
         """Return the loss C(Y)."""
