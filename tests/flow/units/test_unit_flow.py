@@ -169,13 +169,14 @@ def test_the_error_of_the_prediction_falls_as_one_over_log_alpha(seed):
     np.testing.assert_allclose(lowest, learned.stages[-1].loss, atol=1e-8)
 
 
-@pytest.mark.parametrize(("power", "tolerance", "code"), [(-6, 1e-6, "undecided"), (-8, 1e-8, "reached")])
+@pytest.mark.parametrize(("power", "tolerance", "code"), [(-6, 1e-6, "undecided"), (-3, 1e-8, "reached")])
 def test_parts_of_a_unit_below_the_tolerance_come_in_time_or_end_the_flow(power, tolerance, code):
-    """The second block of W_3 W_2 W_1 stays at the initial scale in a unit that is learned; T by SciPy at 1e-6."""
-    weights, data = (
-        np.random.default_rng(3).standard_normal((1, 3, 2, 2)),
-        (np.zeros((1, 1)), np.diag([2.0, 1.0])[None]),
-    )
+    """The second block of W_3 W_2 W_1 stays at the initial scale in a unit that is learned; T by SciPy's LSODA.
+
+    Twins are .027 apart at 1e-6, and 8e-6 at 1e-3.
+    """
+    weights = np.random.default_rng(3).standard_normal((1, 3, 2, 2))
+    data = np.zeros((1, 1)), np.diag([2.0, 1.0])[None]
     run = unit_flow(
         lambda theta, x: theta[0] @ theta[1] @ theta[2], data, lambda f, y: jnp.sum((f - y) ** 2) / 2, weights,
         degree=3.0, log_scale=power * np.log(10), until=1.8, tolerance=tolerance,
@@ -183,7 +184,7 @@ def test_parts_of_a_unit_below_the_tolerance_come_in_time_or_end_the_flow(power,
     )  # fmt: skip
     assert run.status.code == code
     if code == "reached":
-        np.testing.assert_allclose(run.times[np.argmax(run.losses < 0.25)], 1.6130, rtol=2e-3)
+        np.testing.assert_allclose(run.times[np.argmax(run.losses < 0.25)], 1.61182, rtol=1e-3)
 
 
 def test_dead_units_have_no_degree():
