@@ -69,11 +69,11 @@ class AttentionNetwork(DiagonalNetwork):
         """Return the second derivatives of L at beta.
 
         The scores S are linear in a: dS_ij/da_d = x_id x_jd, symmetric in i and j. With R the residual,
-        q_ij = sum_e R_ie b_e x_je less its mean under P_i, and G_i = x diag(b^2) x^T centred under P_i in rows and
-        columns, the blocks of the Hessian are sums over samples of
+        q_ij = sum_e R_ie b_e x_je less its mean under P_i, G_i = x diag(b^2) x^T centred under P_i in rows and
+        columns, and K_ijk = P_ij (G_ijk P_ik + delta_jk q_ij - P_ik (q_ij + q_ik)), the blocks of the Hessian are sums
+        over samples of
 
             aa:  sum_ijk x_id x_jd K_ijk x_id' x_kd',
-                 K_ijk = P_ij (G_ijk P_ik + delta_jk q_ij - P_ik (q_ij + q_ik))
             ab:  sum_ij x_id x_jd P_ij (x_je - F_ie) (R_ie + b_e F_ie)
             bb:  sum_i F_id^2 on the diagonal,
 
