@@ -6,7 +6,7 @@ supports, otherwise singular values: the r-th (counted from 0) arrives when the 
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import AnyMark, Axis, Line, Mark, Panel
 from saddlescope.figures.time_axes import TimeAxis, time_label
 from saddlescope.measure.singular_values import Spectrum
-from saddlescope.measure.stages import Stage, Staircase, find_stages, run_or_staircase, staircase_of
+from saddlescope.measure.stages import Run, Stage, Staircase, find_stages, run_or_staircase, staircase_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,17 +139,20 @@ def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float
     Args:
         predicted: a `Staircase`, or a prediction with one, such as that of `incremental_learning`.
         found: the staircase found in a run, in the same unit of time; or the run itself, a trajectory of
-            `saddlescope.flow`, in which `find_stages` finds it.
+            `saddlescope.flow`.
         until: later predictions, or those after the end of the found record, do not count as missed, and later
             arrivals do not count as extra.
-        level: for a run: the magnitude above which a component is active; None: the level that the run was given.
+        level: for a run: the magnitude above which a component is active, for `find_stages`; None: the level that the
+            run was given. In a run without one, and in a sum of units, of which several may learn the same, stage k
+            begins where the loss is half-way between the predicted levels k - 1 and k: its order is the predicted one,
+            and a plateau that is not predicted shows in the errors.
 
     Returns:
         The matches with their errors, and the arrivals without a match.
 
     Raises:
         InputError: something is no staircase and no run, the units of time differ, `until` is NaN, or `level` is
-            absent for a run or given for a staircase.
+            given for a staircase or for a sum of units.
 
     >>> one, two = (Staircase((Stage(0.0, t, 1.0, 0, ()), Stage(t, 9.0, 0.5, 1, (3,))), "t") for t in (4.0, 4.1))
     >>> compare(one, two)
@@ -158,7 +161,7 @@ def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float
     if math.isnan(until):
         raise InputError(f"until must be a time, or infinite; got {until!r}.")
     predicted = staircase_of("predicted", predicted)
-    found = _found(found, predicted.time_unit, level)
+    found = _found(found, predicted, level)
     identified = None not in (*predicted.supports, *found.supports)
     expected, seen = _arrivals(predicted, identified), _arrivals(found, identified)
     last = min(until, found.stages[-1].end)
@@ -176,21 +179,30 @@ def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float
     )
 
 
-def _found(given: Any, time_unit: str, level: float | None) -> Staircase:
+def _found(given: Any, predicted: Staircase, level: float | None) -> Staircase:
     """Return the staircase of a run."""
-    run = run_or_staircase("found", given, time_unit)
+    run = run_or_staircase("found", given, predicted.time_unit)
+    activity = None if isinstance(run, Staircase) else run.activity
+    if activity is None and level is not None:
+        what = "is a staircase, whose level is fixed" if isinstance(run, Staircase) else "is a sum of units"
+        raise InputError(f"level must be None where found {what}; got {level!r}.")
     if isinstance(run, Staircase):
-        if level is not None:
-            raise InputError(f"level must be None where found is a staircase, whose level is fixed; got {level!r}.")
         return run
     at = getattr(run, "level", None) if level is None else level
-    if at is None:
-        raise InputError(
-            "level must be given for a run that has none; got None. Choose it well above the initial scale and well "
-            "below the final values."
-        )
-    activity = run.activity if run.identified else Spectrum(run.activity, np.zeros(len(run.times)))
-    return find_stages(run.times, run.losses, activity, level=at, time_unit=time_unit)
+    if activity is None or at is None:
+        return _by_losses(run, predicted)
+    activity = activity if run.identified else Spectrum(activity, np.zeros(len(run.times)))
+    return find_stages(run.times, run.losses, activity, level=at, time_unit=run.time_unit)
+
+
+def _by_losses(run: Run, predicted: Staircase) -> Staircase:
+    """Return the stages of a run, a new one where its loss passes the middle between two predicted levels."""
+    levels = np.array(predicted.losses)
+    middles = (levels[1:] + levels[:-1]) / 2
+    passed = (middles - np.minimum.accumulate(run.losses)[:, None]) / np.ptp(levels)
+    activity = Spectrum(np.exp(passed), np.zeros(len(run.times)))  # interpolated by its logarithm, hence by the loss
+    found = find_stages(run.times, run.losses, activity, level=1.0, time_unit=run.time_unit)
+    return Staircase(tuple(replace(one, rank=predicted.ranks[one.rank]) for one in found.stages), run.time_unit)
 
 
 _Key = tuple[int, int]

@@ -164,8 +164,8 @@ class Run(Protocol):
         ...
 
     @property
-    def activity(self) -> np.ndarray:
-        """Magnitudes of the components, (n, r)."""
+    def activity(self) -> np.ndarray | None:
+        """Magnitudes of the components, (n, r); None if several may learn the same."""
         ...
 
     @property

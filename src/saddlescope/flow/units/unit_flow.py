@@ -78,6 +78,8 @@ class UnitTrajectory(ReprMixin, PlotMixin):
     status: Status
 
     identified = False
+    activity = None
+    """Several units may learn the same, so `compare` counts none."""
 
     def __repr__(self) -> str:
         return (
@@ -85,11 +87,6 @@ class UnitTrajectory(ReprMixin, PlotMixin):
             f"{self.losses[0]:.3g} to {self.losses[-1]:.3g}, {int(np.sum(np.isfinite(self.rises)))} of "
             f"{len(self.rises)} units active; {self.status})"
         )
-
-    @property
-    def activity(self) -> Float[np.ndarray, "k m"]:
-        """Norms of the units at the recorded times, which `compare` counts."""
-        return self.norms
 
     @property
     def norms(self) -> Float[np.ndarray, "k m"]:

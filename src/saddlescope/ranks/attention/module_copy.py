@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from saddlescope.ranks.shards import full_tensor
 
+_KEEPING = "transformers.utils.output_capturing"  # module of the hooks by which Transformers keeps outputs
+
 
 def random_copy(module: nn.Module) -> nn.Module:
     """Copy a module with random weights on the processor, in evaluation mode, with norms as the identity."""
@@ -81,14 +83,15 @@ def changed_from_outside(module: nn.Module) -> str:
     """Return why the forward pass of a copy may not be that of the module; "" if it is.
 
     LoRA of kohya's scripts and LyCORIS replaces the forward passes of layers; hooks may change what they return. Those
-    of the module itself see what it was given and what it returns, and Accelerate's move tensors between devices.
+    of the module itself see what it was given and what it returns, Accelerate's move tensors between devices, and those
+    of Transformers keep outputs.
     """
     for name, part in module.named_modules():
         label = name or "the module"
         if "forward" in vars(part) and not hasattr(part, "_hf_hook"):
             return f"the forward pass of {label} is replaced from outside, and products are of the weights alone"
         hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values()) if name else ()
-        if any(not hasattr(hook, "compute_weight") for hook in hooks):
+        if any(not hasattr(hook, "compute_weight") and getattr(hook, "__module__", "") != _KEEPING for hook in hooks):
             return f"hooks of {label} may change what it computes, and products are of the weights alone"
     return ""
 

@@ -264,9 +264,8 @@ def _others_changed(before: Heads, after: Heads, factors: HeadFactors) -> bool:
 
 
 def _moved(old: Tensor, new: Tensor) -> Tensor:
-    """Return where vectors along the last axis have changed by more than rounding, and more than a little."""
-    change = (new - old).norm(dim=-1, keepdim=True)
-    return change > max(TOLERANCE * float(change.max()), _ROUNDING * float(old.norm(dim=-1).max()))
+    """Return where vectors along the last axis have changed by more than rounding."""
+    return (new - old).norm(dim=-1, keepdim=True) > _ROUNDING * float(old.norm(dim=-1).max())
 
 
 def _like(part: Tensor, first: Tensor) -> Tensor | None:
