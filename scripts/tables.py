@@ -90,7 +90,12 @@ def statements(paper: str, verdicts: list[dict]) -> str:
             rows.append((statement.place, *cells))
     found = table(("in the paper", "statement", "verdict", "value; bound", "entry"), rows)
     places = "; ".join(s.place for s in paper_records(paper).statements if s.uncovered)
-    return f"{found}\n\nNo claim covers these, for the reasons on the page of [all errata](../errata.md): {places}."
+    return f"{found}\n\nNo claim covers these, for the reasons in the [list of statements]({_source(paper)}): {places}."
+
+
+def _source(paper: str) -> str:
+    """The file of a paper's statements and errata."""
+    return f"../../src/saddlescope/papers/{paper.replace('-', '_')}/statements.py"
 
 
 def _linked(v: dict) -> str:
@@ -103,7 +108,7 @@ def errata(paper: str) -> str:
     """The errata of a paper that a statement or a proof depends on, and how many slips there are besides."""
     found = paper_records(paper).errata
     heavy, slips = [e for e in found if e.weight != "slip"], sum(e.weight == "slip" for e in found)
-    more = f"Slips, on which nothing depends, are on the page of [all errata](../errata.md): {slips}."
+    more = f"Slips, on which nothing depends, are in the [list of statements]({_source(paper)}): {slips}."
     return "\n\n".join(filter(None, (_errata(heavy) if heavy else "", more if slips else ""))) or "None is known."
 
 

@@ -1,10 +1,13 @@
 import math
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import saddlescope as ss
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import Stage, Staircase, compare
 
 
@@ -97,6 +100,30 @@ def test_without_supports_ranks_are_matched(which):
     np.testing.assert_allclose(result.loss_errors, [-0.1, -0.1])
     assert [arrival.component for arrival in result.extra] == [2]
     assert result.exact_order_prefix == 2
+
+
+def test_units_that_learn_the_same_count_once_by_the_loss():
+    unit = lambda theta, x: theta[0] * jax.nn.relu(theta[1:] @ x)  # noqa: E731
+    data, loss = (np.eye(2), np.array([2.0, -1.0])), lambda f, y: (f - y) ** 2 / 2
+    predicted = ss.predict(unit, data, loss, parameters=np.zeros(3), width=12)
+    run = ss.simulate(predicted, log_scale=-300.0)
+    result = compare(predicted, run)
+    assert np.isfinite(run.rises).sum() > len(result.matches) == 2 == result.exact_order_prefix
+    assert (result.missed, result.extra) == ((), ())
+    assert max(map(abs, result.time_errors)) < 0.03
+    assert max(map(abs, result.loss_errors)) < 1e-3
+    assert len(compare(predicted, run, until=0.0).missed) == 0
+    with pytest.raises(InputError, match="level must be None where found is a sum of units"):
+        compare(predicted, run, level=0.1)
+
+
+def test_steps_are_rescaled_to_the_time_of_a_prediction():
+    predicted, steps = staircase((1.0, 0.5, (0,))), staircase((210.0, 0.5, (0,)), end=400.0, unit="steps")
+    with pytest.raises(InputError, match=r"got 'steps'; see Staircase\.rescaled"):
+        compare(predicted, steps)
+    np.testing.assert_allclose(compare(predicted, steps.rescaled(0.005, "t")).time_errors, [0.05])
+    with pytest.raises(InputError, match="factor must be positive and finite"):
+        steps.rescaled(0.0, "t")
 
 
 def test_a_prediction_at_time_zero_has_no_relative_error():

@@ -1,6 +1,7 @@
 """Results draw themselves, become data frames and print as tables."""
 
 import base64
+import dataclasses
 import importlib
 import inspect
 import math
@@ -268,8 +269,10 @@ def test_a_run_is_compared_as_it_is_drawn():
     assert ss.compare(predicted(), run).time_errors == ss.compare(predicted().staircase, half).time_errors
     counted = ss.compare(predicted(), run, level=0.1)
     assert counted.time_errors == ss.compare(predicted().staircase, found()).time_errors
-    with pytest.raises(InputError, match="level must be given for a run that has none"):
-        ss.compare(predicted(), factored())
+    by_losses = ss.compare(predicted(), dataclasses.replace(run, level=None))
+    assert by_losses.exact_order_prefix == len(by_losses.matches) == len(counted.matches)
+    np.testing.assert_allclose(by_losses.time_errors, counted.time_errors, atol=0.05)
+    np.testing.assert_allclose(by_losses.loss_errors, counted.loss_errors, atol=1e-12)
     with pytest.raises(InputError, match="level must be None where found is a staircase"):
         ss.compare(predicted(), found(), level=0.1)
 

@@ -1,6 +1,7 @@
 """Command `sweep`: one entry at many points of its parameters."""
 
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,7 +83,7 @@ def sweep(
     if as_json:
         print_json(_record(result))
     else:
-        _print(result)
+        _print(result, out)
     return 1 if result.failures else 0
 
 
@@ -98,11 +99,13 @@ def _record(result: "Sweep") -> dict[str, Any]:
     }
 
 
-def _print(result: "Sweep") -> None:
-    print_table(*result._table(), title=f"{result.entry.name} ({result.grid.size}): points by verdict")
+def _print(result: "Sweep", out: Path) -> None:
+    title = f"{result.entry.name} ({result.grid.size}): points by verdict, with the bounds of the default run"
+    print_table(*result._table(), title=title)
     for point, error in list(result.failures.items())[:_SHOWN]:
         say(f"{point}: {error or 'not run'}")
     if (more := len(result.failures) - _SHOWN) > 0:
         say(f"... and {more} more; the data set has them all.")
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
     print_text(f"{counted(math.prod(result.grid.shape), 'point')}: {counts}.\nStored in {result.file}.")
+    print_text(f"See the maps: saddlescope gallery {shlex.quote(str(out))}")

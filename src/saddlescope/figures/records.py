@@ -8,13 +8,16 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.figures.renderer import renderer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 MOST_FILM_BYTES = 12_000_000
 """Largest number of bytes of a film's images: a page with more would load slowly."""
@@ -280,6 +283,18 @@ class Figure(ReprMixin):
     def __post_init__(self) -> None:
         if not self.panels and self.film is None:
             raise InputError("panels must have at least one panel if film is None; got ().")
+
+    def to_dataframe(self) -> "DataFrame":
+        """Return the points of all lines: panel (its number), line (its label, or else its number), x and y."""
+        from pandas import DataFrame, concat
+
+        lines = [
+            DataFrame({"panel": number, "line": mark.label or mark.group or f"{place}", "x": mark.x, "y": mark.y})
+            for number, panel in enumerate(self.panels)
+            for place, mark in enumerate(panel.marks)
+            if isinstance(mark, Line)
+        ]
+        return concat(lines, ignore_index=True) if lines else DataFrame(columns=["panel", "line", "x", "y"])
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Return the figure as a notebook shows it: title, picture, caption and table; and the picture alone."""

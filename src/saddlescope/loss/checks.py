@@ -54,8 +54,9 @@ def _require_double(name: str, value: Any) -> None:
     kind = getattr(value, "dtype", None)
     if kind is not None and jnp.issubdtype(kind, jnp.inexact) and jnp.finfo(kind).bits < 64:
         raise InputError(
-            f"{name} must compute in float64; got {kind!s} values of {shapes_of(value)} on the way. Copy its arrays "
-            "with np.array(..., np.float64), and leave out casts to lower precision."
+            f"{name} must compute in float64; got {kind!s} values of {shapes_of(value)} on the way. Compute its arrays "
+            "under jax.enable_x64(True) or copy them with np.array(..., np.float64), and leave out casts to lower "
+            "precision."
         )
 
 

@@ -6,7 +6,7 @@ support, or the number of active concepts) of the weights is constant.
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -124,6 +124,19 @@ class Staircase(TableMixin, PlotMixin):
     def __len__(self) -> int:
         return len(self.stages)
 
+    def rescaled(self, factor: float, time_unit: str) -> "Staircase":
+        """Return the staircase in another unit of time, in which times are `factor` times as large.
+
+        Steps of gradient descent with rate lr are lr / log(1/alpha) in "t / log(1/alpha)".
+
+        Raises:
+            InputError: factor is not positive and finite.
+        """
+        if not 0 < factor < math.inf:
+            raise InputError(f"factor must be positive and finite; got {factor!r}.")
+        stages = (replace(one, start=factor * one.start, end=factor * one.end) for one in self.stages)
+        return Staircase(tuple(stages), time_unit)
+
     def __repr__(self) -> str:
         first, last = self.stages[0], self.stages[-1]
         return (
@@ -202,7 +215,8 @@ def run_or_staircase(name: str, given: Any, time_unit: str) -> Run | Staircase:
             "Pass the result of gradient_flow, or of find_stages."
         )
     if found.time_unit != time_unit:
-        raise InputError(f"{name} must be in the time unit of predicted, {time_unit!r}; got {found.time_unit!r}.")
+        cure = "; see Staircase.rescaled" if isinstance(found, Staircase) else ""
+        raise InputError(f"{name} must be in the time unit of predicted, {time_unit!r}; got {found.time_unit!r}{cure}.")
     return found
 
 

@@ -370,5 +370,9 @@ def _cure(model: nn.Module) -> str:
         out = next((own for own in found if own not in parts.values()), None)
         roles = [parts.get(word) or parts.get(word[0]) for word in ("key", "query", "value")]
         if all(roles) and out is not None and name:
-            return f"Pass layouts=(Separate({', '.join(map(repr, (*roles, out)))}, heads=N),) or matrices='*'."
-    return "Name its layers by layouts=(Separate(key, query, value, output, heads=N),), or pass matrices='*'."
+            own = f"Separate({', '.join(map(repr, (*roles, out)))}, heads=N)"
+            return f"Pass layouts=({own},), from saddlescope.ranks, or matrices='*'."
+    return (
+        "Name its layers by layouts=(Separate(key, query, value, output, heads=N),), from saddlescope.ranks, or pass "
+        "matrices='*'."
+    )
