@@ -210,6 +210,7 @@ def test_a_check_on_inputs_of_the_user(make, shape, found):
     assert row.outcome in str(tracker)
     assert model.training
     refused("inputs must be arguments of the model", tracker.check, model, {"y": 1})
+    refused("model must be the tracked one; got another", tracker.check, nn.Linear(5, 5), torch.randn(shape))
 
 
 def test_a_check_sees_a_forward_pass_that_was_replaced_since():

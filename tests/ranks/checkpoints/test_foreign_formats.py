@@ -521,6 +521,8 @@ def test_sizes_in_an_archive_of_arrays_are_not_trusted(tmp_path):
     content[2000:2100] = bytes(100)
     (tmp_path / "cut.npz").write_bytes(content)
     refused("must be a complete archive of arrays", lambda: Checkpoint.open(tmp_path / "cut.npz").read(["w"]))
+    (tmp_path / "cut.npz").write_bytes(content[:-30])  # without its end, it is no archive any more
+    refused("must be a complete archive of arrays", Checkpoint.open, tmp_path / "cut.npz")
 
 
 def test_peft_asks_no_network_and_allocates_no_more_than_tensors(tmp_path):

@@ -24,8 +24,9 @@ Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTr
 
 _SIDES = (16, 28, 32, 64, 224, *range(1, 64))  # of images on which a block is called
 _LENGTHS = (*_SIDES, 1024, 16384)  # of sequences
-_FACTORS = (4.0, 2.0**10, 2.0**20)  # powers of 2, exact in any precision
+_FACTORS = (4.0, 2.0**-10, 2.0**10, 2.0**20)  # powers of 2, exact in any precision
 _EXACT = 1e-4  # relative difference of features that is rounding
+_SUBNORMAL = 2.0**-24  # the same of small ones in half precision
 _MIXED = "its features are not those of units, each by its own weights alone"
 _OTHERWISE = "it computes, by forward passes of its layers, something else than its weights say"
 _INTEGER = 1e-3  # difference of a degree from an integer that is rounding
@@ -111,14 +112,15 @@ def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw:
 def _degree(before: Tensor, scaled: Sequence[Tensor], near: float) -> float:
     """Return log(after / before) to the base of each factor; NaN if they are not in proportion, or by another power.
 
-    The large factor shows a bound, as of ReLU6; half precision may overflow there, and then it shows nothing.
+    The small factor shows a bend near 0, as of softplus with a large beta, and the large ones a bound, as of ReLU6;
+    half precision may overflow there, and then they show nothing.
     """
     degree = math.nan
     for factor, after in zip(_FACTORS, scaled, strict=True):
         if factor > _FACTORS[0] and not bool(after.isfinite().all()):
             continue
         ratio = float((after * before).sum() / (before * before).sum())
-        if not ratio > 0 or not float((after - ratio * before).abs().max()) <= near * max(1.0, ratio):
+        if not ratio > 0 or not float((after - ratio * before).abs().max()) <= max(near * ratio, _SUBNORMAL):
             return math.nan
         power = math.log(ratio, factor)
         if abs(power - degree) > _INTEGER:

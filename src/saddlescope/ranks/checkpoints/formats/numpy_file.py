@@ -41,9 +41,9 @@ def as_tensor(name: str, array: Any) -> Tensor:
 
 
 def is_numpy(file: Path) -> bool:
-    """Return True for an archive of arrays."""
-    if not zipfile.is_zipfile(file):
-        return False
+    """Return True for an archive of arrays, complete or not."""
+    if file.suffix == ".npz" or not zipfile.is_zipfile(file):
+        return file.suffix == ".npz"
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
