@@ -54,7 +54,10 @@ def test_only_the_token_opens_a_page(server, path):
         assert server.token not in text
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8642", "169.254.169.254", "127.0.0.1.evil.example", ""])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8642", "169.254.169.254", "127.0.0.1.evil.example", "127.0.0.1:1@evil.example", ""],
+)
 def test_another_name_of_this_machine_is_refused(server, host):
     assert server.ask("", Host=host)[0] == 403
 

@@ -7,6 +7,7 @@ its Origin. The policy of each answer keeps a page to its own files.
 
 import hmac
 import os
+import re
 import secrets
 from contextlib import suppress
 from html import escape
@@ -20,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import reason
 
-_HOSTS = ("127.0.0.1", "localhost")
+_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")  # a tunnel may have another port
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:;"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -62,7 +63,7 @@ class Access:
 
     def _refusal(self, headers: Headers, first: str) -> str:
         host = headers.get("host", "")
-        if host.partition(":")[0] not in _HOSTS:
+        if not _HOST.fullmatch(host):
             return "This server answers to 127.0.0.1 and localhost only."
         if set(headers.getlist("origin")) - {f"http://{host}"}:
             return "Another page may not ask this server."

@@ -82,7 +82,7 @@ class StructuredIdentityTask(ReprMixin):
                 raise InputError(f"{name} must be one or more finite numbers of at least 0; got {given.tolist()!r}.")
             object.__setattr__(self, name, values)
         if len(self.sigma) != len(self.mu):
-            raise InputError(f"sigma must have a value for each of the {len(self.mu)} mu; got {self.sigma!r}.")
+            raise InputError(f"sigma must have a value for each of the {len(self.mu)} mu; got {len(self.sigma)}.")
         if self.dim < len(self.mu):
             raise InputError(f"dim must be at least the number of concepts, {len(self.mu)}; got {self.dim!r}.")
         if self.samples_per_cluster < 1:
