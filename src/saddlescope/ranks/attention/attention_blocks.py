@@ -307,7 +307,7 @@ def checked_coverage(
         inputs: arguments of its forward pass; see `record_calls`.
 
     Raises:
-        InputError: another model, one that fails on the inputs, or the products of a block differ from its forward pass.
+        InputError: another model, one that fails on the inputs, or products that differ from its forward pass.
     """
     if blocks and not {id(block.module) for block in blocks} & set(map(id, model.modules())):
         raise InputError(f"model must be the tracked one; got another ({type(model).__name__}).")
