@@ -350,3 +350,8 @@ def test_a_figure_shows_itself_in_a_notebook():
     assert bundle["image/png"] in page
     assert bundle["text/plain"].startswith("Figure(")
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+
+
+def test_an_array_of_axes_is_refused():
+    with pytest.raises(InputError, match="ax must be axes of Matplotlib; got ndarray"):
+        found().plot(plt.subplots(2)[1])

@@ -153,4 +153,5 @@ def _shares(values: Any) -> tuple[Library, Any]:
 
 def _check_not_negative(library: Library, name: str, given: Stored) -> None:
     if bool(library.xp.any(given.array < 0)):
-        raise InputError(f"{name} must be at least 0; got {float(library.xp.min(given.array))!r}.")
+        least, cure = float(library.xp.min(given.array)), ". Of a matrix, pass spectrum(matrix).values."
+        raise InputError(f"{name} must be at least 0; got {least!r}{cure if name == 'values' else '.'}")

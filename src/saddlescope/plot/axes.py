@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from saddlescope._shared.errors import InputError
 from saddlescope.figures.records import Figure, Panel
 from saddlescope.plot.render_matplotlib import draw_legend, draw_panel
 from saddlescope.plot.series import color_series, legend
@@ -22,11 +23,16 @@ def draw_on_axes(panel: Panel, ax: "Axes | None" = None) -> "Axes":
 
     Returns:
         The axes.
+
+    Raises:
+        InputError: ax is something else, such as an array of axes.
     """
     if ax is None:
         from matplotlib import pyplot as plt
 
         ax = plt.subplots(figsize=_SIZE, layout="constrained", facecolor=LIGHT.paper)[1]
+    if not hasattr(ax, "set_facecolor"):
+        raise InputError(f"ax must be axes of Matplotlib; got {type(ax).__name__}. Pass one of them.")
     figure = Figure(name="panel", title=panel.title, caption="", panels=(panel,))
     ((_, marks),) = color_series(figure)
     draw_panel(ax, panel, marks, LIGHT)
