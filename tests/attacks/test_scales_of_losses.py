@@ -44,7 +44,9 @@ def _low_rank(c):
 def _incremental(c):
     learned = incremental_learning(Squares(jnp.array(c), jnp.array([3.0, 2.0, 0.5]), False), 3)
     assert learned.status == "converged"
-    return [stage.time * c for stage in learned.stages], [stage.loss / c for stage in learned.stages]
+    rates = [rate / c for stage in learned.stages[1:] for rate in (stage.curvature, stage.convergence_rate)]
+    times = [stage.time * c for stage in learned.stages] + [tie.efolds for tie in learned.near_ties(-20.0, efolds=1e9)]
+    return times + rates, [stage.loss / c for stage in learned.stages]
 
 
 def _factored(c):
