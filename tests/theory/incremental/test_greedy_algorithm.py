@@ -165,15 +165,6 @@ def test_saddles_are_what_the_theory_says():
         assert stage.curvature > 0
 
 
-def test_key_and_query_wait_for_value_and_output():
-    """At the origin their gradient is exactly 0, so the first stage belongs to value and output."""
-    task = attention_teacher_task(0, samples=50, tokens=4, dim=4)
-    origin, first, *_ = incremental_learning(task.network, 8, max_stages=1).stages
-    assert np.array_equal(origin.gradient[:4], np.zeros(4))
-    assert first.entered[0] >= 4
-    assert first.time == pytest.approx(1 / np.max(np.abs(origin.gradient)), rel=1e-14)
-
-
 def test_fewer_stages_are_a_prefix():
     task = attention_teacher_task(2, samples=50, tokens=4, dim=3)
     whole = incremental_learning(task.network, 6)

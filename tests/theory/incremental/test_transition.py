@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 from tests import problems, tolerances
@@ -137,10 +138,14 @@ def test_no_minimum_is_said(transition):
     assert learned.end == 1.0
 
 
+def _valley(pull, beta):
+    return (jnp.sum(beta) - 1) ** 2 / 2 - pull @ beta
+
+
 @pytest.mark.parametrize("pull", [(0.1, 0.0), (-0.22, 0.17), (-0.04, -0.2, 0.18)])
 def test_a_valley_without_end_falls_without_bound(pull):
     """One weight tends to infinity and another to its negative; trial points overshoot, or the loss overflows there."""
-    learned = incremental_learning(lambda beta: (jnp.sum(beta) - 1) ** 2 / 2 - np.array(pull) @ beta, len(pull))
+    learned = incremental_learning(Partial(_valley, jnp.array(pull)), len(pull))
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "without bound" in learned.message
 
