@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 from tests import problems, tolerances
 from tests.problems import LOG10, Separate
 
-from saddlescope.flow import DiagonalInit, ParameterInit, gradient_flow
+from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_flow
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 

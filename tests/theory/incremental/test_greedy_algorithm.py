@@ -210,6 +210,7 @@ def test_two_heads_of_a_layer_tie():
     one, other = learned.next
     assert other == one + 6
     assert "Assumption 4.3" in learned.message
+    assert "weights=(u0, v0)" in learned.message
     assert f"{one}, {other}" in learned.message
     assert learned.end == pytest.approx(1 / np.max(np.abs(learned.stages[0].gradient)), rel=1e-14)
 
