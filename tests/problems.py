@@ -1,9 +1,12 @@
 """Problems shared by several tests."""
 
+from functools import cache
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 # flow, theory: a diagonal linear network whose coordinate 0 enters with sign +1, leaves when coordinate 1 enters, and
 # returns with sign -1; the teacher is the only minimum. Found by search over small integers.
@@ -24,6 +27,54 @@ class Separate(eqx.Module):
 
     def __call__(self, beta):
         return 0.5 * jnp.sum(self.a * (self.b - beta) ** 2)
+
+
+# theory, flow: units; one function for each activation, thus compiled once
+@cache
+def neuron(activation):
+    return lambda theta, x: theta["a"] * activation(theta["w"] @ x)
+
+
+def product(theta, x):
+    """A coordinate of a diagonal network, as deep as there are weights."""
+    return jnp.prod(theta) * x
+
+
+def product_of_kind(theta, x, kind):
+    return jnp.prod(theta) * x[kind]
+
+
+def tilting(theta, x):
+    """The outputs p = a^3 and q = a^2 b."""
+    return theta[0] ** 2 * theta * x
+
+
+def two_sided(output, target):
+    """A loss with a saddle at (1, 0), of loss 0, and minima at q = 2 and q = -1, of loss -8/3 and -5/12."""
+    p, q = output
+    return (p - target) ** 2 / 2 + q**4 / 4 - q**3 / 3 - q**2
+
+
+def one_frequency(modulus=5):
+    """Return a + b of all pairs in the encoding by one frequency, for quadratic neurons."""
+    angle = 2 * np.pi * np.arange(modulus) / modulus
+    code = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    a, b = np.divmod(np.arange(modulus**2), modulus)
+    return np.stack([code[a], code[b]], axis=1), code[(a + b) % modulus]
+
+
+def eight_units(seed):
+    rng = np.random.default_rng(seed)
+    return {name: rng.standard_normal((8, 2)) for name in "uvw"}
+
+
+# theory, flow: half the squared distance of the only product from a target, compiled once for all targets of a shape
+def half_distance(target, products):
+    return jnp.sum((products[0] - target) ** 2) / 2
+
+
+def fit(target):
+    return Partial(half_distance, jnp.asarray(target))
 
 
 # theory: a loss with many minima, so that where a transition ends depends on the path
@@ -57,6 +108,13 @@ def bumpy(seed, size=3, bumps=4):
 def alternating_circle(samples):
     angle = 2 * np.pi * np.arange(1, samples + 1) / samples
     return np.stack([np.sin(angle), np.cos(angle)]).T, np.where(np.arange(samples) % 2, 1.0, -1.0)[:, None]
+
+
+CIRCLE_OPTIMUM = (  # of 8 samples
+    np.array([[1, 0], [0, 1], [-1, 0], [0, -1.0]]) / 2,
+    np.array([[1, -1, 1, -1.0]]) / 2,
+    np.array([[-1.0]]),  # the paper prints 1, which has speed -1/2
+)
 
 
 # measure: factors of products, as of attention heads

@@ -16,13 +16,14 @@ from scipy.integrate import quad, solve_ivp
 from scipy.linalg import expm
 from scipy.optimize import linprog, minimize, minimize_scalar
 from scipy.special import erf
-from tests.problems import RETURNING_FEATURES, RETURNING_TEACHER
+from tests.problems import RETURNING_FEATURES, RETURNING_TEACHER, fit
 from tests.references import greedy_exact
 
 import saddlescope as ss
 from saddlescope.flow import DiagonalInit, FactorInit
 from saddlescope.models import diagonal_linear_network
 from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.papers.beyond.shared.units import half_square, relu_neuron
 from saddlescope.theory import deep_linear_stages, escape_time, frobenius_svm
 
 
@@ -82,10 +83,6 @@ def least_l1(X, y):
 def symmetric_matrix(seed, values):
     Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values),) * 2))[0]
     return (Q * np.array(values)) @ Q.T
-
-
-def half_square(f, y):
-    return jnp.sum((f - y) ** 2) / 2
 
 
 # diagonal weights
@@ -260,7 +257,7 @@ VALUES = (4.0, 2.5, 1.0, -1.5, -3.0)
 @functools.cache
 def factorisation():
     M = symmetric_matrix(0, VALUES)
-    return M, ss.low_rank_learning(lambda B: jnp.sum((B[0] - M) ** 2) / 2, [(5, 5)], symmetric=True)
+    return M, ss.low_rank_learning(fit(M), [(5, 5)], symmetric=True)
 
 
 @result(LYU, "times of U U^T towards a symmetric matrix: 1 / positive eigenvalue")
@@ -374,7 +371,7 @@ SAXE = "Saxe, McClelland and Ganguli 2014, arXiv 1312.6120"
 @functools.cache
 def whitened():
     M = np.random.default_rng(0).standard_normal((5, 3))
-    return np.linalg.svd(M, compute_uv=False), ss.low_rank_learning(lambda B: jnp.sum((B[0] - M) ** 2) / 2, [(5, 3)])
+    return np.linalg.svd(M, compute_uv=False), ss.low_rank_learning(fit(M), [(5, 3)])
 
 
 @result(SAXE, "times of singular modes with white inputs: 1/s", "SVD (NumPy)")
@@ -401,7 +398,7 @@ def mode_losses():
 def nuclear_norm():
     M = np.random.default_rng(14).standard_normal((4, 3)) * 1.5
     U, s, Vt = np.linalg.svd(M, full_matrices=False)
-    predicted = ss.low_rank_learning(lambda B: jnp.sum((B[0] - M) ** 2) / 2, [(4, 3)], weight_decay=0.5)
+    predicted = ss.low_rank_learning(fit(M), [(4, 3)], weight_decay=0.5)
     return (U * np.maximum(s - 0.5, 0)) @ Vt, predicted.stages[-1].products[0]
 
 
@@ -431,7 +428,7 @@ def silent_alignment():
 )
 def hierarchy():
     tree = np.concatenate([np.ones((1, 4)), np.kron(np.eye(2), np.ones((1, 2))), np.eye(4)])
-    predicted = ss.low_rank_learning(lambda B: jnp.sum((B[0] - tree) ** 2) / 2, [(7, 4)])
+    predicted = ss.low_rank_learning(fit(tree), [(7, 4)])
     return [7**-0.5, 3**-0.5, 1.0], [*times(predicted), predicted.end]
 
 
@@ -518,15 +515,11 @@ def riccati():
     middle = np.eye(2) + Q.T @ (grown @ inverse @ grown - inverse) @ Q / 2
     W = (grown @ Q @ np.linalg.solve(middle, Q.T @ grown))[:2, 2:]
     start = FactorInit([(turn @ R, R)], log_scale=-log)
-    flow = ss.factored_flow(lambda P: jnp.sum((P[0] - M) ** 2) / 2, start, until=2.0, tolerance=1e-6)
+    flow = ss.factored_flow(fit(M), start, until=2.0, tolerance=1e-6)
     return W, flow([2.0])[0][0]
 
 
 # sums of units
-
-
-def relu(theta, x):
-    return theta["a"] * jax.nn.relu(theta["w"] @ x)
 
 
 def relu_units(X, y, loss, count, seed, **more):
@@ -534,7 +527,7 @@ def relu_units(X, y, loss, count, seed, **more):
     rng, dim = np.random.default_rng(seed), X.shape[1]
     weights = {"a": rng.standard_normal(count), "w": rng.standard_normal((count, dim))}
     shapes = {"a": jnp.zeros(()), "w": jnp.zeros(dim)}
-    return ss.unit_learning(relu, (X, y), loss, parameters=shapes, weights=weights, **more)
+    return ss.unit_learning(relu_neuron, (X, y), loss, parameters=shapes, weights=weights, **more)
 
 
 @result("Boursier, Pillaud-Vivien and Flammarion 2022, arXiv 2206.00939", "ReLU, orthogonal inputs: times and losses")

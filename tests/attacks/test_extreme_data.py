@@ -7,7 +7,6 @@ import pytest
 from refusals import refused
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.generators import gaussian_tokens
-from saddlescope.reproduction import find_entry
 from saddlescope.theory import aligned_time, escape_time, norm_at
 
 
@@ -18,13 +17,6 @@ def test_tokens_whose_products_overflow_are_refused(scale, which):
     arrays = {"X": rng.standard_normal((3, 3, 6)), "z": rng.standard_normal((3, 6)), "v": rng.standard_normal(6)}
     arrays |= {name: arrays[name] * scale for name in which}
     refused("must be of a size whose products float64 can hold", TokenData, **arrays, y=np.ones(3))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("log10_scales", "-1,-inf"), ("level", "2"), ("level", "nan"), ("points", "-1")]
-)
-def test_parameters_beyond_their_meaning_are_refused(name, value):
-    refused(name, find_entry("gradual-rank/figure-2").configure, "quick", {name: value})
 
 
 def test_sizes_beyond_memory_are_one_sentence():

@@ -61,13 +61,6 @@ def test_ranks_and_stages_keep_the_unit(scale):
     assert [stage.loss for stage in stairs.stages] == pytest.approx([1.0, 0.5, 0.0], abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_rank_of_all_energy_counts_every_singular_value(seed):
-    exponents = np.random.default_rng(seed).uniform(-150, 150, 1 + seed % 6)
-    values = np.append(10.0**exponents, np.zeros(seed % 4))
-    assert measure.energy_rank(values, fraction=1.0).item() == len(exponents)
-
-
 def test_a_comparison_until_nan_is_refused():
     stairs = measure.Staircase((measure.Stage(0.0, 1.0, 1.0, 0), measure.Stage(1.0, 2.0, 0.5, 1)), "t")
     refused("until must be a time", measure.compare, stairs, stairs, until=np.nan)

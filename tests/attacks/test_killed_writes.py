@@ -11,20 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.attacks.killed_commands import COMMANDS
 
 HERE = Path(__file__).parent
-COMMANDS = (
-    "run",
-    "run of other parameters",
-    "run --again",
-    "sweep",
-    "sweep --again",
-    "gallery",
-    "gallery in place of another",
-    "extract-lora",
-    "extract-lora in place of another",
-    "spectra",
-)
 SOME = tuple(name for name in COMMANDS if " of " in name or " in " in name)
 FEW = 3  # kills of each command in the fast tests
 

@@ -77,25 +77,6 @@ def _noisy(samples=20, noise=1.0, seed=0):
     return features, targets
 
 
-def test_steps_are_those_of_a_plain_loop():
-    features, targets = _noisy()
-    u, v = 0.1 * np.random.default_rng(1).standard_normal((2, 3))
-    start = DiagonalInit(10 * u, 10 * v, float(np.log(0.1)))
-    run = gradient_descent(
-        diagonal_linear_network(features, targets), start, steps=35, learning_rate=0.02, batch=6, seed=3
-    )
-    for step in range(35):
-        epoch, place = divmod(step, 3)
-        order = np.asarray(jax.random.permutation(jax.random.fold_in(jax.random.key(3), epoch), 20))
-        x, y = (data[order[6 * place : 6 * place + 6]] for data in (features, targets))
-        g = -2 / 6 * x.T @ (x @ (u * v) - y)
-        u, v = u + 0.02 * v * g, v + 0.02 * u * g
-    np.testing.assert_allclose(run.parameters(run.times[-1:]), [u[None], v[None]], rtol=1e-11)
-    np.testing.assert_allclose(run.losses[-1], np.mean((features @ (u * v) - targets) ** 2), rtol=1e-11)
-    np.testing.assert_allclose(run.times[-1], 35 * 0.02 / np.log(10), rtol=1e-14)
-    assert run.evaluations.gradients == 36
-
-
 def test_an_epoch_moves_along_the_gradient_of_all_samples():
     """Up to terms of second order in the learning rate, whatever the permutation: minibatches are unbiased."""
     features, targets = _noisy()

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 import references
 import tolerances
 from problems import product_factors
-from saddlescope.measure import Spectrum, product_spectrum, product_update_spectrum, spectrum, update_spectrum
+from saddlescope.measure import (
+    Spectrum,
+    product_spectrum,
+    product_update_orders,
+    product_update_spectrum,
+    spectrum,
+    update_spectrum,
+)
 from saddlescope.measure import arrays as measure_arrays
 
 LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}
@@ -30,26 +37,43 @@ def rotation(size, seed):
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
 
 
+def update(*factors):
+    """Return the spectrum of the update and its dense reference."""
+    return [product_update_spectrum(*factors)], [references.product_update(*factors)]
+
+
+def orders(*factors):
+    """Return the spectra of the first and the second order of the update and their dense references."""
+    L, R, L0, R0 = (np.asarray(factor).astype(np.longdouble) for factor in factors)
+    D, E = L - L0, np.swapaxes(R - R0, -1, -2)
+    found = product_update_orders(*factors)
+    return [found.first, found.second], [(D @ np.swapaxes(R0, -1, -2) + L0 @ E).astype(float), (D @ E).astype(float)]
+
+
+BOTH = pytest.mark.parametrize("measured", [update, orders])
+
+
+@BOTH
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("relative", RELATIVE_UPDATES)
 @pytest.mark.parametrize("rank", [None, 2])
-def test_update_of_a_product_agrees_with_the_dense_reference(library, dtype, relative, rank):
-    given_factors = product_factors(relative, dtype, rank=rank)
-    reference = references.singular_values(references.product_update(*given_factors))
-    found = product_update_spectrum(*map(LIBRARIES[library], given_factors))
-    assert found.values.shape == (2, 12)
-    assert error(found, reference) < TOLERANCE[dtype]
+def test_update_of_a_product_agrees_with_the_dense_reference(measured, library, dtype, relative, rank):
+    found, references_ = measured(*map(LIBRARIES[library], product_factors(relative, dtype, rank=rank)))
+    assert found[0].values.shape == (2, 12)
+    for one, matrix in zip(found, references_, strict=True):
+        assert error(one, references.singular_values(matrix)) < TOLERANCE[dtype]
 
 
+@BOTH
 @pytest.mark.parametrize("shape", [{"h": 18}, {"d": 5}, {"d2": 5}, {"h": 50}])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_update_of_a_small_product_agrees_with_the_dense_reference(shape, dtype):
+def test_update_of_a_small_product_agrees_with_the_dense_reference(measured, shape, dtype):
     given_factors = product_factors(1e-5, dtype, **shape)
-    reference = references.singular_values(references.product_update(*given_factors))
-    found = product_update_spectrum(*given_factors)
-    assert found.values.shape == (2, min(given_factors[0].shape[-2], given_factors[1].shape[-2], 36))
-    assert error(found, reference) < TOLERANCE[dtype]
+    found, references_ = measured(*given_factors)
+    assert found[0].values.shape == (2, min(given_factors[0].shape[-2], given_factors[1].shape[-2], 36))
+    for one, matrix in zip(found, references_, strict=True):
+        assert error(one, references.singular_values(matrix)) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
@@ -169,11 +193,14 @@ def test_without_float64_jax_gets_float32_of_the_same_accuracy():
 def test_the_accelerator_path_gives_equal_results(library, dtype, h, monkeypatch):
     given_factors = product_factors(1e-4, dtype, h=h, rank=2)
     here = product_update_spectrum(*given_factors)
-    matrix = spectrum(given_factors[0])
+    by_order, matrix = product_update_orders(*given_factors), spectrum(given_factors[0])
     monkeypatch.setattr(measure_arrays, "is_cpu", lambda device: False)
     there = product_update_spectrum(*map(LIBRARIES[library], given_factors))
     assert str(there.values.dtype).endswith("float64")
     assert error(there, here.values) < TOLERANCE[dtype]
+    of_there = product_update_orders(*map(LIBRARIES[library], given_factors))
+    for one, other in ((of_there.first, by_order.first), (of_there.second, by_order.second)):
+        assert error(one, other.values) < TOLERANCE[dtype]
     np.testing.assert_allclose(np.asarray(there.noise_floor), here.noise_floor, rtol=1e-6)
     assert error(spectrum(LIBRARIES[library](given_factors[0])), matrix.values) < tolerances.SPECTRUM_FROM_DOUBLE
 
@@ -209,15 +236,15 @@ def test_half_precision_is_upcast_before_anything_else(half):
 
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])
-@pytest.mark.parametrize("relative", [1.0, 1e-2])
+@pytest.mark.parametrize("relative", [1.0, 0.3, 1e-2])
 def test_the_noise_floor_is_the_effect_of_rounding_the_weights(stored, relative):
     exact = product_factors(relative, batch=(4,), d=120, d2=90, h=10)
     rounded = [X.astype(stored) for X in exact]
-    noise = references.product_update(*rounded) - references.product_update(*exact)
-    norms = references.singular_values(noise)[..., 0]
-    floor = np.asarray(product_update_spectrum(*rounded).noise_floor)
-    assert np.all(norms < floor)
-    assert np.all(floor < 4 * norms)
+    for measured in (update, orders) if relative == 0.3 else (update,):
+        for one, with_rounding, without in zip(*measured(*rounded), measured(*exact)[1], strict=True):
+            norms = references.singular_values(with_rounding - without)[..., 0]
+            assert np.all(norms < one.noise_floor)
+            assert np.all(one.noise_floor < 4 * norms)
 
     W, W0 = np.swapaxes(exact[0], -1, -2) + 1.0, np.swapaxes(exact[2], -1, -2)
     noise = (W.astype(stored) - W) - (W0.astype(stored) - W0)
@@ -292,3 +319,18 @@ def test_gradients_are_not_followed():
     weight = torch.nn.Parameter(torch.ones(3, 2))
     found = product_update_spectrum(weight, weight, weight.detach(), weight.detach())
     assert not found.values.requires_grad
+
+
+def test_if_one_factor_moves_the_update_is_of_first_order():
+    L, _, L0, R0 = product_factors(1e-2, "float32")
+    found = product_update_orders(L, R0, L0, R0)
+    assert not found.second.values.any()
+    update = product_update_spectrum(L, R0, L0, R0)
+    np.testing.assert_allclose(found.first.values, update.values, atol=update.values.max() * 1e-7)
+
+
+def test_from_zero_the_update_is_of_second_order():
+    L, R, *_ = product_factors(1.0)
+    found = product_update_orders(L, R, 0 * L, 0 * R)
+    assert not found.first.values.any()
+    np.testing.assert_allclose(found.second.values, product_update_spectrum(L, R, 0 * L, 0 * R).values[..., :6])

@@ -18,7 +18,7 @@ ONE_A_PAPER = {
     "concept-learning/figure-8",
     "deep-relu/proposition-3-4",
     "gradual-rank/diagonal-linear",
-    "softmax-attention/section-4-2",
+    "softmax-attention/lemma-4-1",
 }
 
 

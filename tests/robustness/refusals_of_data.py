@@ -102,7 +102,10 @@ def measure() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[A
             ({"times": -np.linspace(0.0, 1.0, 50)}, "strictly increasing"),
             ({"share": 1.5}, "share must be between 0 and 1; got 1.5"),
         ],
-        "rank_staircases": [(MANY, r"noise_floors must have shape \(50, 2\)")],
+        "rank_staircases": [
+            (MANY, r"noise_floors must have shape \(50, 2\)"),
+            ({"values": np.ones((3, 2, 2)), "noise_floors": np.ones((3, 2))}, r"values must have shape \(50, r\)"),
+        ],
         "Stage": [
             ({"end": -1.0}, "end must be at least start=0.0; got -1.0"),
             ({"rank": 2, "support": (3,)}, "rank must be the size of the support, 1; got 2"),
@@ -113,6 +116,7 @@ def measure() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[A
     apart = (m.Stage(0.0, 1.0, 0.0, 0), m.Stage(2.0, 3.0, 0.0, 1))
     return rows, [
         (unordered, "descending"),
+        (lambda: m.compare(MANY, MANY), "^predicted must "),
         (other_units, "found must be in the time unit of predicted, 't'; got 'steps'"),
         (lambda: m.Spectrum(np.ones((2, 3)), 0.0), r"noise_floor must have shape \(2,\).* got \(\)"),
         (lambda: m.find_plateaus(8e307 - 1e307 * FEW).plot(), r"at most 1e\+307 to be drawn; got 8e\+307"),

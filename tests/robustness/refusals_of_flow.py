@@ -14,6 +14,7 @@ from saddlescope.studies import implicit_bias, predict, simulate
 
 LOGS = dict.fromkeys(("log_sum", "log_difference", "sum_sign", "difference_sign"), np.ones(2)) | {"log_scale": -1.0}
 SMOOTH = "twice continuously differentiable"
+MUST = r"^[\w\[\]().,' ]+ must "  # an argument, of a wrong shape, and what it must be
 
 
 class _DoubleRate(f.AbstractLearningRate):
@@ -23,6 +24,18 @@ class _DoubleRate(f.AbstractLearningRate):
 
 def _unseen(beta: Any) -> Any:
     return jax.pure_callback(lambda b: np.sum(b**2), jax.ShapeDtypeStruct((), jnp.float64), beta)
+
+
+def _of_a_pair(weights: Any) -> Any:
+    return jnp.sum(weights[0] @ weights[1])
+
+
+def _separate(beta: Any) -> Any:
+    return jnp.sum((beta - jnp.array([1.0, 2.0, 3.0])) ** 2)
+
+
+def _linear(theta: Any, x: Any) -> Any:
+    return theta[0] * (theta[1:] @ x)
 
 
 def _sampled(weights: tuple[int, ...] = (3, 2), dtype: Any = jnp.float64) -> tuple[LayeredLoss, Any]:
@@ -39,6 +52,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
     K, Q = pair
     kinks = (lambda b: jnp.sum(jnp.abs(b)), lambda b: jnp.sum((jax.nn.relu(b) - 1) ** 2),
              lambda b: jnp.sum(jnp.abs(b) ** 1.5))  # fmt: skip
+    wide = diagonal_linear_network(np.eye(3), np.ones(3))
     noisy = diagonal_linear_network(np.eye(20, 2), np.ones(20))
     loss, weights = _sampled()
     single, in_single = _sampled(dtype=jnp.float32)
@@ -60,6 +74,9 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
             ({"record": np.array([2.0])}, "record must be"),
             ({"max_evaluations": 0}, "max_evaluations must be"),
             ({"start": np.ones(2)}, r"DiagonalInit, ParameterInit .* Pass ParameterInit\(weights\)"),
+            ({"start": f.DiagonalInit(np.ones(4), np.ones(4), -4.0)}, MUST),
+            ({"record": np.ones((2, 2))}, MUST),
+            *(({"loss": bad}, MUST) for bad in (wide, lambda: 1.0, _of_a_pair)),
         ],
         "DiagonalInit": [
             ({"v": np.ones(3)}, "one length"),
@@ -80,6 +97,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
                 {"starts": [start, f.DiagonalInit(np.ones(3), np.ones(3), -4.0)]},
                 "equally many coordinates; got 3 for flow 1",
             ),
+            ({"starts": [f.DiagonalInit(np.ones(4), np.ones(4), -4.0)] * 2}, MUST),
             ({"loss": [one_loss]}, "one for each of the 2 runs, .* got 1"),
             ({"loss": [one_loss, other_loss]}, "one structure.* run 1"),
             ({"loss": [one_loss, lambda beta: jnp.sum(beta**2)]}, "one structure.* run 1"),
@@ -89,6 +107,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
         ],
         "escape_flow": [
             ({"degree": 1}, "degree must be at least 2"),
+            ({"weights": (np.ones((4, 2)), np.ones((2, 3)))}, MUST),
             ({"degree": 4}, "degree must be the degree of homogeneity of the output"),
             ({"until": 0.0}, "until must be"),
             ({"log_norm": float("nan")}, "log_norm must be"),
@@ -109,6 +128,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
             ({"loss": noisy, "batch": 21}, "batch must be"),
             ({"loss": noisy, "batch": 4, "seed": -1}, "seed must be"),
             ({"loss": jnp.sum, "batch": 2}, "DiagonalNetwork"),
+            ({"start": f.DiagonalInit(np.ones(4), np.ones(4), -4.0)}, MUST),
         ],
         "geometric_steps": [({name: bad}, "must be at least") for name, bad in
                             (("steps", -1), ("every", 0), ("per_doubling", 0))],
@@ -131,6 +151,8 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
             ),
             ({"learning_rate": 0.0}, "learning_rate must be positive and finite"),
             ({"learning_rate": "fast"}, "learning_rate must be a number or a function"),
+            ({"loss": _separate, "weights": np.ones(4)}, MUST),
+            ({"loss": _separate, "weights": np.ones(3), "observe": _of_a_pair}, MUST),
             ({"weights": [np.array([1, 2])]}, "weights must be arrays of one floating-point type"),
             (
                 {"loss": single, "weights": [1e-20 * w for w in in_single],
@@ -139,6 +161,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
             ),
         ],
         "sgd_batched": [(batched | changed, words) for changed, words in (
+            ({"loss": _separate, "weights": np.ones((2, 4)), "batch": None, "seeds": None}, MUST),
             ({"steps": -1}, "steps must be"),
             ({"record": np.array([12])}, "record must be a vector"),
             ({"batch": 31}, "batch must be an integer between 1 and the 20 samples"),
@@ -166,6 +189,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
         ],
         "factored_flow": [
             ({"loss": lambda B: jnp.sum((B[0] - 1) ** 2) + jnp.sum(jnp.abs(B[0]))}, f"{SMOOTH} at B = 0"),
+            ({"start": f.FactorInit([(np.ones((4, 2)), np.ones((4, 2)))], -5.0)}, MUST),
         ],
         "diagonal_margin_flow": [
             ({"start": 0.0}, "start must have a gradient other than 0"),
@@ -223,6 +247,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
             ({"degree": 1.0}, "degree must be at least 2"),
             ({"log_scale": 1.0}, "log_scale must be"),
             ({"kinds": np.arange(3)}, "one number per unit"),
+            ({"unit": _linear, "data": (np.ones((8, 3)), np.ones(8)), "kinds": None, "weights": np.ones((5, 3))}, MUST),
             ({"level": 0.0}, "level must be positive"),
             ({"weights": np.array([[0.0, 0.0], [1.0, 1.0]])}, "not all 0"),
             *(({"unit": unit, "degree": given}, f"degree must be that of the unit at the origin, {at} .*; got {given}")
@@ -248,7 +273,7 @@ def flow() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[Any,
         (lambda: f.LogDiagonalInit.of(f.ParameterInit(np.ones(2))), "products of weights"),
         (small.parameters, "products above 1e-307"),
         (lambda: path([2.0]), r"between 0 and 1\.0"),
-        (lambda: run(np.array([1.5])), "times must be"),
+        *((lambda bad=bad: run(bad), "times must be") for bad in (np.array([1.5]), np.ones((2, 2)) / 2)),
     ]
 
 

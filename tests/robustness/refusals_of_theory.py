@@ -9,6 +9,9 @@ import numpy as np
 from valid_calls import calls
 
 from saddlescope import theory as t
+from saddlescope.models import DiagonalNetwork
+
+MUST = r"^[\w\[\]().,' ]+ must "  # an argument, of a wrong shape, and what it must be
 
 
 def _square(beta: Any) -> Any:
@@ -21,6 +24,14 @@ def _unseen(beta: Any) -> Any:
 
 def _looped(beta: Any) -> Any:
     return jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + jnp.sum(beta**2)), (0, 0.0))[1]
+
+
+def _network(targets: Any, h: Any = lambda x, beta: x @ beta) -> DiagonalNetwork:
+    return DiagonalNetwork(h, jnp.ones((8, 3)), jnp.asarray(targets))
+
+
+def _neuron(theta: Any, x: Any) -> Any:
+    return theta["out"] * jnp.maximum(theta["in"] @ x, 0.0)
 
 
 def _distance(products: Any) -> Any:
@@ -37,6 +48,8 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
     rates = valid["incremental_multipliers"]["rates"]
     tall, texts = np.ones((1, 3)), np.full((2, 2), "x")
     separate, stages = t.incremental_learning(_square, 2), t.deep_linear_stages(np.eye(3), np.diag([3.0, 2.0, 1.0]))
+    neurons = {"unit": _neuron, "data": (jnp.asarray(X), jnp.asarray(X[:, 0])), "kinds": 1,
+               "parameters": {"in": np.ones(3), "out": np.ones(())}}  # fmt: skip
     smooth = "twice continuously differentiable"
     hidden = "loss must be a function that JAX can differentiate twice"
     rows = {
@@ -47,6 +60,7 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
             ({"weights": beta}, "pair"),
             ({"norm": "l1"}, "beta"),
             ({"multipliers": multipliers[:, :1]}, "shape"),
+            ({"weights": (np.ones((3, 3)), np.ones((3, 3)))}, MUST),
             ({"weights": (0 * K, Q)}, "margin that is not 0"),
             ({"multipliers": -multipliers}, r"at least 0 and not all 0; got a smallest of -\d"),
         ],
@@ -65,6 +79,7 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
         "certified_escape_speed": [
             ({"gradients": G}, "gradients must have one column, one output"),
             ({"inputs": np.eye(3), "gradients": np.ones((3, 1))}, "inputs must span at most a plane"),
+            ({"gradients": G[2:, :1]}, MUST),
         ],
         "rank_one_escape_speed": [
             ({"inputs": np.eye(3), "gradients": np.ones((3, 1))}, "inputs must span at most a plane"),
@@ -84,6 +99,7 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
               for bad in ([0, 1], [21], [2, 2])),
             ({"learning_rate": float("nan")}, "learning_rate must be positive"),
             ({"gradients": 0 * G}, "no saddle of this kind"),
+            ({"gradients": G[2:]}, MUST),
         ],
         "escape_speed": [
             ({"gradients": 0 * G}, "gradients must not all be 0; got 8 zeros: the origin is then no saddle"),
@@ -128,11 +144,15 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
             ({"weights": ([1.0], [0.2])}, r"u0 of weights must have shape \(2,\)"),
             ({"weights": ([1.0, 2.0], [0.2])}, r"v0 of weights must have shape \(2,\)"),
             ({"weights": ([1.0, math.nan], [0.2, 1.0])}, "u0 of weights must be finite; got nan"),
+            ({"weights": np.ones((3, 3))}, MUST),
+            ({"loss": _network(np.ones(8)), "size": 4}, MUST),
+            ({"loss": _network(np.ones(8), lambda x, beta: x * beta), "size": 3}, MUST),
         ],
         "low_rank_learning": [
             ({"shapes": []}, "shapes must hold"),
             ({"shapes": [(2, 3)]}, "loss must be a JAX function of a tuple of products, of shape"),
             ({"loss": lambda B: B[0]}, "must return one float64 number"),
+            ({"loss": lambda B: jnp.sum(B[1] ** 2)}, MUST),
             ({"loss": lambda B: jnp.sum(1 / B[0])}, "finite with a finite gradient at B = 0"),
             ({"loss": lambda B: _distance(B) + jnp.linalg.norm(B[0])}, "kink at 0"),
             ({"loss": lambda B: jnp.sum(B[0]) + jnp.linalg.norm(B[0], "nuc")}, "continuously differentiable at B = 0"),
@@ -146,6 +166,7 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
             ({"targets": np.zeros((5, 2))}, "targets must not all be 0.* no saddle"),
             ({"inputs": [[1.0], [0.0]], "targets": [[0.0], [1.0]]}, "targets must not be orthogonal.* no saddle"),
             ({"width": 0}, "width must be at least 1; got 0"),
+            ({"targets": np.ones((3, 2))}, MUST),
         ],
         "aligned_time": [
             ({"depth": 1}, "depth must be an integer of at least 2"),
@@ -164,6 +185,9 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
             ({"loss": lambda f, y: jnp.stack([f, y])}, "must return one float64 number"),
             ({"loss": lambda f, y: jnp.sqrt(jnp.abs(f))}, "smooth at 0"),
             ({"parameters": 3}, "pytree of such arrays"),
+            ({"data": (X, X[:3, 0])}, MUST),
+            (neurons | {"parameters": {"in": np.ones(4), "out": np.ones(())}}, MUST),
+            (neurons | {"weights": {"in": np.ones((5, 4)), "out": np.ones(5)}, "width": 5}, MUST),
             *(({"weights": bad}, "weights must")
               for bad in (np.ones((2, 3)), np.ones((3, 2)), np.zeros((2, 2)), np.full((2, 2), np.nan))),
         ],
@@ -176,6 +200,7 @@ def theory() -> tuple[dict[str, list[tuple[dict[str, Any], str]]], list[tuple[An
         ],
     }  # fmt: skip
     return rows, [
+        (lambda: _network(np.ones(5)), MUST),
         (lambda: stages.product(4), "rank must be between 0 and 3; got 4"),
         (lambda: separate.times_at(-10.0), "weights must be given"),
         (lambda: separate.times_at(0.5), r"math\.log"),

@@ -120,7 +120,7 @@ def test_a_sweep_resumes_after_a_full_disk(disk, stop, call):
     assert call(line)[0] == 0
 
 
-def test_an_existing_gallery_is_unchanged(disk, stop, call):
+def test_an_existing_gallery_is_unchanged(disk, stop, call, undrawn):
     unusable, usable = stop
     call("run tiny/staircase --out runs")
     assert call("gallery runs --site disk/site")[0] == 0

@@ -77,14 +77,8 @@ PAPERS = ("gradual-rank/figure-2", "concept-learning/descents", "deep-relu/propo
 RUNS = {name: [sys.executable, "-m", "saddlescope", "run", name, "--size", "quick"] for name in PAPERS}
 
 
-@pytest.mark.parametrize(
-    ("words", "kills"),
-    [
-        pytest.param(TINY, 4, id="tiny"),
-        pytest.param(TINY, 10, id="tiny, often", marks=pytest.mark.slow),
-        *(pytest.param(words, 4, id=name, marks=pytest.mark.slow) for name, words in RUNS.items()),
-    ],
-)
+@pytest.mark.slow  # test_killed_writes kills in the fast tests
+@pytest.mark.parametrize(("words", "kills"), [(TINY, 10), *((words, 4) for words in RUNS.values())])
 def test_a_run_of_an_entry_is_killed_again_and_again(tmp_path, words, kills):
     def command(here):
         return [*words, "--out", str(here)]

@@ -2,6 +2,7 @@
 
 import re
 
+import jax
 import pytest
 from refusals_of_data import measure, models
 from refusals_of_flow import flow, studies
@@ -19,15 +20,21 @@ def said(call, **changed):
         return str(error)
 
 
+def is_ours(sentence):
+    """Return True for one line that does not repeat the words of JAX."""
+    return len(sentence) < 600 and "\n" not in sentence.strip() and "ShapeDtypeStruct" not in sentence
+
+
 @pytest.mark.parametrize("refused", [measure, models, theory, concepts, flow, studies])
 def test_what_cannot_be_used_is_refused_in_a_sentence(refused, types_unchecked):
-    changes, others = refused()
-    valid = calls(refused.__name__)
-    with types_unchecked():
+    users = jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard")
+    with types_unchecked(), users[0], users[1]:
+        changes, others = refused()
+        valid = calls(refused.__name__)
         found = [(f"{name}({changed!r})", words, said(valid[name], **changed))
                  for name, rows in changes.items() for changed, words in rows]  # fmt: skip
         found += [("a call", words, said(call)) for call, words in others]
     assert len(found) > 10
     missed = [f"{call} must say {words!r}; said {sentence}" for call, words, sentence in found
-              if not re.search(words, sentence)]  # fmt: skip
+              if not (re.search(words, sentence) and is_ours(sentence))]  # fmt: skip
     assert not missed, "\n".join(missed)

@@ -13,7 +13,7 @@ import pytest
 
 from saddlescope._shared.compiled_functions import compilations
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowError, geometric_steps, homogeneous_rate, sgd
+from saddlescope.flow import FlowError, geometric_steps, homogeneous_rate, sgd, sgd_batched
 from saddlescope.flow.descent import loop
 from saddlescope.models.deep import LayeredLoss, cross_entropy, layered_weights
 
@@ -31,9 +31,17 @@ def _observe(weights):
     return {"weights": weights, "norms": jnp.stack([jnp.linalg.norm(weight) for weight in weights])}
 
 
-def _run(loss, weights, *, steps=30, record=(), **given):
-    options = {"learning_rate": homogeneous_rate(0.3, 3), "observe": _observe}
-    return sgd(loss, weights, steps=steps, record=np.array(record, int), **options | given)
+def _run(loss, weights, *, steps=30, record=(), batched=False, **given):
+    """Follow one run, or two at once with minibatches of their own."""
+    given = {
+        "learning_rate": homogeneous_rate(0.3, 3),
+        "observe": _observe,
+        "record": record if record is None else np.array(record, int),
+    } | given
+    if not batched:
+        return sgd(loss, weights, steps=steps, **given)
+    several = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), weights)
+    return sgd_batched(loss, several, steps=steps, **{"seeds": (0, 1)} | given)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -106,11 +114,12 @@ def test_the_rate_is_the_papers():
     np.testing.assert_allclose(homogeneous_rate(0.1, 2).at(0, weights), 0.1, rtol=1e-15)
 
 
+@pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("killed_after", [1, 12])
-def test_a_run_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
+def test_a_run_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after, batched):
     loss, start = _problem()
-    record = np.arange(0, 30, 4)
-    whole = _run(loss, start, batch=6, record=record)
+    given = {"batch": 6, "record": np.arange(0, 30, 4), "batched": batched}
+    whole = _run(loss, start, **given)
     monkeypatch.setattr("saddlescope.flow.descent.loop._CHECKPOINT_EVERY", 0.0)
     monkeypatch.setattr("saddlescope.flow.descent.loop._STRETCH", 0.0)
 
@@ -122,19 +131,15 @@ def test_a_run_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
             raise KilledError
 
     with pytest.raises(KilledError):
-        _run(loss, start, batch=6, record=record, checkpoint=tmp_path / "run.npz", report=kill)
+        _run(loss, start, checkpoint=tmp_path / "run.npz", report=kill, **given)
     notes = []
-    resumed = _run(
-        loss, start, batch=6, record=record, checkpoint=tmp_path / "run.npz", report=lambda _, note: notes.append(note)
-    )
+    resumed = _run(loss, start, checkpoint=tmp_path / "run.npz", report=lambda _, note: notes.append(note), **given)
     assert notes[0].startswith(f"step {killed_after} ")
     for name in ("weights", "observed", "steps"):
         for ours, theirs in zip(*(jax.tree.leaves(getattr(run, name)) for run in (resumed, whole)), strict=True):
             np.testing.assert_array_equal(ours, theirs)
     notes.clear()
-    again = _run(
-        loss, start, batch=6, record=record, checkpoint=tmp_path / "run.npz", report=lambda *a: notes.append(a)
-    )
+    again = _run(loss, start, checkpoint=tmp_path / "run.npz", report=lambda *a: notes.append(a), **given)
     assert not notes  # it was finished
     np.testing.assert_array_equal(again.weights[2], whole.weights[2])
     assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]
@@ -155,6 +160,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         with pytest.raises(InputError, match=r"checkpoint must be of"):
             _run(given.pop("loss", loss), given.pop("start", start), checkpoint=path, **given)
     assert path.read_bytes() == kept
+    _run(loss, start, batch=6, batched=True, checkpoint=tmp_path / "two.npz")
+    for other in ({"seeds": (1, 0)}, {"learning_rate": 0.11}, {"record": [5]}):
+        with pytest.raises(InputError, match="checkpoint must be of the same run"):
+            _run(loss, start, batched=True, checkpoint=tmp_path / "two.npz", **{"batch": 6} | other)
     path.write_bytes(kept[: len(kept) // 2])
     with pytest.raises(InputError, match="complete checkpoint"):
         _run(loss, start, batch=6, checkpoint=path)
@@ -210,8 +219,9 @@ def test_the_first_stretch_is_short_and_numbers_are_observed():
 
 def test_records_are_geometric_by_default():
     loss, start = _problem()
-    run = sgd(loss, start, steps=30, learning_rate=0.1, observe=lambda weights: weights[0])
-    np.testing.assert_array_equal(run.steps, geometric_steps(30))
+    for batched in (False, True):
+        run = _run(loss, start, record=None, batched=batched, batch=6)
+        np.testing.assert_array_equal(run.steps, geometric_steps(30))
 
 
 def _decay(step):

@@ -8,7 +8,7 @@ import pytest
 
 from saddlescope._shared.compiled_functions import forget
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import BatchedFlowError, geometric_steps, homogeneous_rate, sgd, sgd_batched
+from saddlescope.flow import BatchedFlowError, homogeneous_rate, sgd, sgd_batched
 from saddlescope.models import LayeredLoss, StructuredIdentityTask, random_rotation
 from saddlescope.models.concepts.perceptron import (
     perceptron_loss,
@@ -156,35 +156,6 @@ def test_any_sampled_loss_will_do():
     assert np.all(np.diff(whole.observed) < 0)
 
 
-@pytest.mark.parametrize("killed_after", [3, 9])
-def test_a_call_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
-    _, frames, losses, start = _problem(dtype=jnp.float32)
-    reduced, record, path = weights_in_span(start, frames), np.array([2, 3, 4, 9]), tmp_path / "runs.npz"
-    whole = _run(losses, reduced, record=record)
-    monkeypatch.setattr("saddlescope.flow.descent.loop._CHECKPOINT_EVERY", 0.0)
-    monkeypatch.setattr("saddlescope.flow.descent.loop._STRETCH", 0.0)
-
-    class KilledError(Exception):
-        pass
-
-    def kill(fraction, note):
-        if fraction >= killed_after / 11:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        _run(losses, reduced, record=record, checkpoint=path, report=kill)
-    resumed = _run(losses, reduced, record=record, checkpoint=path)
-    notes = []
-    again = _run(losses, reduced, record=record, checkpoint=path, report=lambda *note: notes.append(note))
-    assert not notes
-    for other in (resumed, again):
-        jax.tree.map(np.testing.assert_array_equal, other.weights, whole.weights)
-        jax.tree.map(np.testing.assert_array_equal, other.observed, whole.observed)
-    for given in ({"seeds": (3, 1, 2)}, {"learning_rate": 0.11}, {"record": [5]}):
-        with pytest.raises(InputError, match="checkpoint must be of the same run"):
-            _run(losses, reduced, checkpoint=path, **{"record": record} | given)
-
-
 def _same(weights):
     return weights
 
@@ -269,11 +240,6 @@ def test_a_rate_that_changes_is_each_runs_own(rate):
     run = sgd_batched(loss, start, **given)
     for n in range(2):
         np.testing.assert_allclose(run.observed[n], sgd(loss, start[n], **given).observed, rtol=1e-12)
-
-
-def test_records_are_geometric_by_default():
-    run = sgd_batched(_Quartic(jnp.asarray(0.1)), jnp.ones((1, 2)), steps=20, learning_rate=0.1, observe=_same)
-    np.testing.assert_array_equal(run.steps, geometric_steps(20))
 
 
 def test_a_learning_rate_past_the_edge_of_stability_is_refused():

@@ -33,7 +33,7 @@ def plain_slope(target, left, right):
     return slope, np.concatenate([left.ravel(), right.ravel()])
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+@pytest.mark.parametrize("tolerance", [pytest.param(1e-3, marks=pytest.mark.slow), 1e-6])
 @pytest.mark.parametrize(
     ("loss", "target", "scale", "until"),
     [

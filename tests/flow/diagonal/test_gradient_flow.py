@@ -119,7 +119,7 @@ def test_parameters_that_start_at_0_have_errors_relative_to_their_own_size(targe
 
 
 @pytest.mark.parametrize(("large", "small", "until"), [(1e2, 1e-4, 0.0898), (1e3, 1e-3, 0.006), (1e4, 1e-4, 1e-3)])
-@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("tolerance", [1e-4, pytest.param(1e-6, marks=pytest.mark.slow), 1e-8])
 def test_small_parameters_beside_a_large_one_are_not_lost(large, small, until, tolerance):
     """The product of (large, small, small) grows as a logistic curve, in a time much shorter than large is long."""
     run = partial(

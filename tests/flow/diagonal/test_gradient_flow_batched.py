@@ -19,8 +19,8 @@ def _regression(seed, digits, p=4, samples=8):
     return diagonal_linear_network(features, features @ teacher), DiagonalInit(u, v, -digits * LOG10)
 
 
-def _regressions(seeds, digits):
-    return map(list, zip(*(_regression(seed, digits) for seed in seeds), strict=True))
+def _regressions(seeds, digits, **sizes):
+    return map(list, zip(*(_regression(seed, digits, **sizes) for seed in seeds), strict=True))
 
 
 def _times(trajectory):
@@ -185,3 +185,14 @@ def test_flows_that_end_early_are_named_and_leave_the_others_alone():
     with pytest.raises(BatchedFlowError, match="1 of 3 runs ended early: 1") as error:
         gradient_flow_batched(losses, starts, until=2.0, tolerance=1e-4)
     assert error.value.result.failed == (1,)
+
+
+@pytest.mark.parametrize("samples", [3, 8])
+def test_fewer_samples_than_half_the_coordinates(samples):
+    """Gradients by products with the data, or by the quadratic form: the flows are those of `gradient_flow`."""
+    losses, starts = _regressions(range(3), 17, p=8, samples=samples)
+    flows = gradient_flow_batched(losses, starts, until=5.0, tolerance=1e-5, level=0.05)
+    for flow, loss, start in zip(flows, losses, starts, strict=True):
+        exact = gradient_flow(loss, start, until=5.0, tolerance=1e-8, level=0.05)
+        _assert_same_stages(flow, exact, rtol=1e-4)
+        np.testing.assert_allclose(flow.beta[-1], exact.beta[-1], atol=1e-4)

@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.tree_util import Partial
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 from tests import problems, tolerances
+from tests.problems import fit
 
 from saddlescope.flow import DiagonalInit, FactorInit, factored_flow, gradient_flow
 from saddlescope.models import full_attention_teacher_task
@@ -91,15 +91,6 @@ def test_a_direction_that_leaves_and_returns_with_the_other_sign_in_a_rotated_pr
     assert np.max(np.abs(time_errors(trajectory, loss, reference))) < tolerances.FLOW_STAGE_TIME * 1e-3
     end = bases[0].T @ trajectory(trajectory.times[-1:])[0][0] @ bases[1]
     np.testing.assert_allclose(np.diag(end), reference.beta[-1], atol=5e-3)
-
-
-def half_square(target, products):
-    return 0.5 * jnp.sum((products[0] - target) ** 2)
-
-
-def fit(target):
-    """Return the loss of one product, which is compiled once for all targets of a shape."""
-    return Partial(half_square, jnp.asarray(target))
 
 
 def whitened(sizes):

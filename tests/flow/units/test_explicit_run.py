@@ -1,20 +1,12 @@
 """Explicit steps of units of degree 2: neurons held at a kink, jumps, and where implicit steps go on."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope.flow import FlowError, unit_flow
-
-
-def squared(output, target):
-    return 0.5 * (output - target) ** 2
-
-
-def relu(theta, x):
-    return theta["a"] * jax.nn.relu(theta["w"] @ x)
+from saddlescope.papers.beyond.shared.units import coordinate, half_square, relu_neuron
 
 
 @pytest.mark.parametrize(("side", "allowed"), [(0.0, 1e-5), (0.01, 1e-4), (-0.01, 1e-4)])
@@ -27,7 +19,7 @@ def test_a_neuron_held_at_a_kink_follows_the_logistic_function_along_it(side, al
     data = np.array([[1.0, 0.0], [0.6, 0.8]]), np.array([1.0, -3.0])
     w = np.array([0.8, -0.6]) + side * np.array([0.6, 0.8])
     run = unit_flow(
-        relu, data, squared, {"a": np.array([np.linalg.norm(w)]), "w": w[None]}, degree=2.0, log_scale=-5.0,
+        relu_neuron, data, half_square, {"a": np.array([np.linalg.norm(w)]), "w": w[None]}, degree=2.0, log_scale=-5.0,
         until=3.5, tolerance=tolerance, level=np.sqrt(1.25),
     )  # fmt: skip
     odds = 0.8 * np.exp(-10 + 0.8 * 5 * run.times)
@@ -46,8 +38,8 @@ def test_neurons_in_the_plane_follow_gradient_descent_with_small_steps(seed):
     until = 6 / max(float(np.linalg.norm(X.T @ (y * (X @ v > 0)))) / 6 for v in rng.standard_normal((200, 2)))
     times = np.linspace(0, until, 61)
     run = unit_flow(
-        relu, (X, y), squared, {"a": a, "w": w}, degree=2.0, log_scale=np.log(1e-2), until=until, tolerance=1e-4,
-        record=times,
+        relu_neuron, (X, y), half_square, {"a": a, "w": w}, degree=2.0, log_scale=np.log(1e-2), until=until,
+        tolerance=1e-4, record=times,
     )  # fmt: skip
     a, w, losses, steps = 1e-2 * a, 1e-2 * w, [], 3000
     for _ in times:
@@ -69,7 +61,14 @@ def test_units_leave_a_kink_when_one_side_no_longer_pushes():
     weights = {"a": rng.choice([-1, 1], 8) * np.linalg.norm(w, axis=1), "w": w}
     rises = [
         unit_flow(
-            relu, (X, y), squared, weights, degree=2.0, log_scale=np.log(1e-8), until=24.0, tolerance=tolerance
+            relu_neuron,
+            (X, y),
+            half_square,
+            weights,
+            degree=2.0,
+            log_scale=np.log(1e-8),
+            until=24.0,
+            tolerance=tolerance,
         ).rises
         for tolerance in (1e-3, 1e-5, 1e-7)
     ]
@@ -80,7 +79,7 @@ def test_units_leave_a_kink_when_one_side_no_longer_pushes():
 def coordinates(**given):
     data = np.eye(2), np.array([2.0, 1.0])
     return unit_flow(
-        lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, squared, np.ones((2, 2)), degree=2.0,
+        coordinate, data, half_square, np.ones((2, 2)), degree=2.0,
         log_scale=-600.0, until=3.0, tolerance=1e-4, kinds=np.arange(2), **given,
     )  # fmt: skip
 
@@ -105,7 +104,7 @@ def test_a_jump_after_a_long_plateau_is_decided_by_no_error():
         return np.array([r @ f, *(theta[0] * (r * (1 - f**2)) @ X)])
 
     run = unit_flow(
-        lambda theta, x: theta[0] * jnp.tanh(theta[1:] @ x), (X, y), squared, start[None], degree=2.0,
+        lambda theta, x: theta[0] * jnp.tanh(theta[1:] @ x), (X, y), half_square, start[None], degree=2.0,
         log_scale=np.log(1e-3), until=until / np.log(1e3), tolerance=1e-6, level=0.1,
     )  # fmt: skip
     rise = lambda t, theta: theta @ theta - 0.01  # noqa: E731

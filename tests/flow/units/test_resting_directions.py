@@ -1,21 +1,13 @@
 """Directions that rest where they have become unstable: flows end, unless their deviation is known."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope.flow import FlowError, unit_flow
+from saddlescope.papers.beyond.shared.units import coordinate, half_square, linear_neuron
 
 STRENGTHS = np.array([2.0, 1.0])  # modes of a linear network on white inputs
-
-
-def linear(theta, x):
-    return theta["out"] * (theta["in"] @ x)
-
-
-def squared(f, y):
-    return 0.5 * jnp.sum((f - y) ** 2)
 
 
 def follow(log_scale, until, tolerance, turned=False, **given):
@@ -23,8 +15,8 @@ def follow(log_scale, until, tolerance, turned=False, **given):
     weights = {"in": rng.standard_normal((3, 2)), "out": rng.standard_normal((3, 2))}
     R = np.array([[0.8, 0.6], [-0.6, 0.8]]) if turned else np.eye(2)
     run = unit_flow(
-        linear, (R, np.diag(STRENGTHS) @ R), squared, {name: leaf @ R for name, leaf in weights.items()}, degree=2.0,
-        log_scale=log_scale, until=until, tolerance=tolerance, **given,
+        linear_neuron, (R, np.diag(STRENGTHS) @ R), half_square, {name: leaf @ R for name, leaf in weights.items()},
+        degree=2.0, log_scale=log_scale, until=until, tolerance=tolerance, **given,
     )  # fmt: skip
     return weights, run
 
@@ -81,7 +73,7 @@ def test_a_symmetry_holds_and_nothing_near_to_it_is_taken_for_one(second, ok):
     """Of two coordinates of one teacher, the force on the second changes its sign when the first has learned it."""
     data = np.array([[1.0, 0.8], [0.0, 0.6]]), np.array([1.0, -0.3])
     run = unit_flow(
-        lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, squared, np.array([[1.0, 1.0], [1.0, second]]),
+        coordinate, data, half_square, np.array([[1.0, 1.0], [1.0, second]]),
         degree=2.0, log_scale=-50.0, until=60.0, tolerance=1e-7, kinds=np.arange(2), throw=False,
     )  # fmt: skip
     assert run.status.ok == ok

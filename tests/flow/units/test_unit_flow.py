@@ -5,25 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from tests.problems import eight_units, one_frequency, product, tilting
 
 from saddlescope.flow import FlowError, unit_flow
 from saddlescope.flow.units.twin_flow import come_apart
+from saddlescope.papers.beyond.shared.units import coordinate, half_square, quadratic_neuron, relu_neuron
 from saddlescope.theory import unit_learning
 
 LABELS = np.array([1.2, -0.5, 0.7, -1.0])
 TIMES = np.linspace(0, 10, 101)
 
 
-def squared(output, target):
-    return 0.5 * jnp.sum((output - target) ** 2)
-
-
 def apart(output, target):
     return 0.5 * (output[0] - 1) ** 2 + 0.25 * (output[1] ** 2 - 1) ** 2
-
-
-def relu(theta, x):
-    return theta["a"] * jax.nn.relu(theta["w"] @ x)
 
 
 def neurons(seed):
@@ -33,7 +27,9 @@ def neurons(seed):
 
 def test_from_moderate_weights_it_is_the_flow_of_the_weights():
     start = neurons(0)
-    run = unit_flow(relu, (np.eye(4), LABELS), squared, start, degree=2.0, log_scale=-1.0, until=9.0, tolerance=1e-8)
+    run = unit_flow(
+        relu_neuron, (np.eye(4), LABELS), half_square, start, degree=2.0, log_scale=-1.0, until=9.0, tolerance=1e-8
+    )
 
     def slope(t, flat):
         w, a = flat[:8].reshape(2, 4), flat[8:]
@@ -51,7 +47,7 @@ def test_from_moderate_weights_it_is_the_flow_of_the_weights():
 def test_cubic_units_pass_any_level_at_the_time_of_their_closed_form():
     """For abc = f(1) from a = b = c = alpha: da/dt = a^2 (y - a^3) is a^2 y as long as a is small."""
     run = unit_flow(
-        lambda theta, x: jnp.prod(theta) * x, (np.ones(1), np.ones(1)), squared, np.ones((1, 3)),
+        product, (np.ones(1), np.ones(1)), half_square, np.ones((1, 3)),
         degree=3.0, log_scale=np.log(1e-9), until=2.0, tolerance=1e-9, level=1e-3 * np.sqrt(3),
     )  # fmt: skip
     np.testing.assert_allclose(run.rises, 1 - 1e-9 / 1e-3, atol=1e-8)
@@ -61,7 +57,7 @@ def test_cubic_units_pass_any_level_at_the_time_of_their_closed_form():
 def test_units_of_degree_four_grow_from_norms_whose_gradient_underflows():
     """For abcd = f(1) from alpha: da/dt = a^3 as long as a is small, so a = alpha / sqrt(1 - 2 T)."""
     run = unit_flow(
-        lambda theta, x: jnp.prod(theta) * x, (np.ones(1), np.ones(1)), squared, np.ones((1, 4)),
+        product, (np.ones(1), np.ones(1)), half_square, np.ones((1, 4)),
         degree=4.0, log_scale=np.log(1e-150), until=0.45, tolerance=1e-8,
     )  # fmt: skip
     np.testing.assert_allclose(run.log_norms[-1] - run.log_norms[0], 0.5 * np.log(10), atol=1e-7)
@@ -72,7 +68,7 @@ def test_a_unit_that_decays_below_the_least_number_stops_no_other():
     data = np.array([[1.0, 0.8], [0.0, 0.6]]), np.array([1.0, -0.3])
     ends = [
         unit_flow(
-            lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, squared, np.ones((2, 2)),
+            coordinate, data, half_square, np.ones((2, 2)),
             degree=2.0, log_scale=log_scale, until=60.0, tolerance=1e-7, kinds=np.arange(2),
         )
         for log_scale in (-50.0, -650.0)
@@ -103,7 +99,7 @@ def test_active_units_leave_a_saddle_among_them_when_deviations_below_the_tolera
 def test_active_units_leave_a_saddle_unless_they_are_exactly_on_it(b, level):
     """The unit (a, b) leaves the saddle (1, 0) in a time t of 100, 1e-8 of T."""
     run = unit_flow(
-        lambda theta, x: theta[0] ** 2 * theta * x, (np.ones(1), np.ones(1)), apart, np.array([[1.0, b]]),
+        tilting, (np.ones(1), np.ones(1)), apart, np.array([[1.0, b]]),
         degree=3.0, log_scale=np.log(1e-10), until=1.0, tolerance=1e-5, max_evaluations=30_000,
     )  # fmt: skip
     np.testing.assert_allclose(run.losses[-1], level, atol=1e-8)
@@ -126,7 +122,7 @@ def test_a_flow_ends_where_rounding_decides_how_active_units_leave_a_saddle(b, c
 def test_a_scale_whose_changes_take_no_time_is_one_sentence():
     with pytest.raises(FlowError, match=r"T = 0\.33.* a time that rounds to none of T.*larger scale"):
         unit_flow(
-            lambda theta, x: theta[0] ** 2 * theta * x, (np.ones(1), np.ones(1)), apart, np.array([[1.0, 0.1]]),
+            tilting, (np.ones(1), np.ones(1)), apart, np.array([[1.0, 0.1]]),
             degree=3.0, log_scale=np.log(1e-20), until=1.0, tolerance=1e-5,
         )  # fmt: skip
 
@@ -134,19 +130,13 @@ def test_a_scale_whose_changes_take_no_time_is_one_sentence():
 @pytest.mark.slow
 def test_stages_after_a_saddle_of_four_units_do_not_depend_on_the_tolerance():
     """The fifth unit of one frequency of modular addition, from 1e-8."""
-    angle = 2 * np.pi * np.arange(5) / 5
-    code = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    a, b = np.divmod(np.arange(25), 5)
-    rng = np.random.default_rng(0)
     last = [
         np.nanmax(
             unit_flow(
-                lambda theta, x: theta["w"] * jnp.square(theta["u"] @ x[0] + theta["v"] @ x[1]),
-                (np.stack([code[a], code[b]], axis=1), code[(a + b) % 5]), squared, weights,
+                quadratic_neuron, one_frequency(), half_square, eight_units(0),
                 degree=3.0, log_scale=np.log(1e-8), until=3.0, tolerance=tolerance,
             ).rises
         )
-        for weights in [{name: rng.standard_normal((8, 2)) for name in "uvw"}]
         for tolerance in (1e-5, 1e-7, 1e-9)
     ]  # fmt: skip
     np.testing.assert_allclose(last[:2], last[2], rtol=1e-4)
@@ -156,11 +146,11 @@ def test_stages_after_a_saddle_of_four_units_do_not_depend_on_the_tolerance():
 def test_the_error_of_the_prediction_falls_as_one_over_log_alpha(seed):
     start = neurons(seed)
     parameters = {"a": np.zeros(()), "w": np.zeros(4)}
-    learned = unit_learning(relu, (np.eye(4), LABELS), squared, parameters=parameters, weights=start)
+    learned = unit_learning(relu_neuron, (np.eye(4), LABELS), half_square, parameters=parameters, weights=start)
     logs, errors, lowest = np.log(10) * np.array([8.0, 25.0, 100.0]), [], np.inf
     for log in logs:
         run = unit_flow(
-            relu, (np.eye(4), LABELS), squared, start, degree=2.0, log_scale=-log, until=4.5, tolerance=1e-6
+            relu_neuron, (np.eye(4), LABELS), half_square, start, degree=2.0, log_scale=-log, until=4.5, tolerance=1e-6
         )
         lowest = run.losses[-1]
         errors.append(np.abs(np.sort(run.rises) - learned.staircase.times))

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 from saddlescope.flow import symmetric_flows
 from saddlescope.papers.concept_learning.shared.authors_programs import PROGRAMS
 from saddlescope.papers.concept_learning.shared.discrete_maps import gradient_runs, printed_runs
 from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_index, of_authors, push_share
-from saddlescope.theory.concepts import update_terms
 
 A = np.array([0.3, 0.9, 1.6])
 STARTS = 0.3 * np.random.default_rng(8).standard_normal((4, 3, 3))
@@ -58,20 +56,6 @@ def test_entries_that_peak_together_or_are_never_suppressed_are_out_of_order(qui
     together.peak_time[:] = together.peak_time.values.max()
     for run in (never, together):
         assert "groups" not in inside(found.entry, run)
-
-
-def test_without_noise_the_diagonal_is_logistic():
-    """dW/dt = 2 (G - S) entry by entry, integrated, against log(1 / w_kk(0) - 1) / (4 a_k)."""
-    a, U = np.array([0.3, 1.0]), np.array([[0.1, 0.05], [0.2, -0.1]])
-    W0 = U @ U.T
-    last = np.log(1 / np.diag(W0) - 1) / (4 * a)
-
-    def velocity(_, w):
-        terms = update_terms(a, np.diag(w))  # G and S of the diagonal need nothing else
-        return 2 * np.diag(terms.growth - terms.suppression)
-
-    w = solve_ivp(velocity, (0, last.max()), np.diag(W0), rtol=1e-10, atol=1e-12, t_eval=np.sort(last)).y
-    np.testing.assert_allclose([w[k, np.argsort(last).tolist().index(k)] for k in range(2)], 0.5, atol=1e-7)
 
 
 def test_the_errors_without_noise_are_what_the_schur_complements_say(quick_run):

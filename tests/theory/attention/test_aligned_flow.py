@@ -11,7 +11,7 @@ from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.theory.attention.aligned_flow import aligned_product_flow
 
 
-def paired(n=3, pairs=2, d=8, seed=0, *, along=True, score=None):
+def paired(n=3, pairs=2, d=8, seed=0, *, along=True):
     """Data of Assumptions 2 and 4; `along=False` breaks 4 (ii) alone, turning the queries away from the tokens."""
     rng = np.random.default_rng(seed)
     optimal = np.linalg.qr(rng.normal(size=(d, d)))[0][:n] * rng.uniform(0.8, 1.5, (n, 1))
@@ -19,7 +19,7 @@ def paired(n=3, pairs=2, d=8, seed=0, *, along=True, score=None):
     z = queries * rng.choice([-1.0, 1.0], (n, 1)) * rng.uniform(0.7, 1.3, (n, 1))
     c = rng.uniform(-0.5, 0.5, n)
     y = rng.choice([-1.0, 1.0], n)
-    scores = rng.uniform(1, 2, n) if score is None else np.full(n, score)
+    scores = rng.uniform(1, 2, n)
     v = np.sum((y * scores / np.sum(optimal**2, axis=1))[:, None] * optimal, axis=0)
     tokens = [optimal]
     for _ in range(pairs):

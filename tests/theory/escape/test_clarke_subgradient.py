@@ -7,19 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.problems import CIRCLE_OPTIMUM as OPTIMUM
+from tests.problems import alternating_circle
 
 from saddlescope.models.deep import layered_output
 from saddlescope.theory.escape.clarke_subgradient import clarke_residual
 from saddlescope.theory.escape.speed import on_sphere
 
-ANGLES = 2 * np.pi * np.arange(1, 9) / 8
-X = np.stack([np.sin(ANGLES), np.cos(ANGLES)])
-G = ((-1.0) ** np.arange(1, 9))[None]
-OPTIMUM = (
-    np.array([[1, 0], [0, 1], [-1, 0], [0, -1.0]]) / 2,
-    np.array([[1, -1, 1, -1.0]]) / 2,
-    np.array([[-1.0]]),  # the paper prints 1, which has speed -1/2
-)
+X, G = (data.T for data in alternating_circle(8))
 
 
 def gradient_residual(weights, inputs, gradients):

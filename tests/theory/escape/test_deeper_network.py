@@ -7,10 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from problems import alternating_circle
-from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.certificate import certified_escape_speed
 from saddlescope.theory.escape.deeper_network import deepen
-from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import escape_speed, on_sphere
 
 
@@ -67,12 +65,3 @@ def test_weights_of_any_norm_are_brought_to_the_sphere_first():
         deepen(weights, X.T, G.T, depth=6), deepen([1e9 * w for w in weights], X.T, G.T, depth=6), strict=True
     ):
         assert_allclose(one, other, rtol=1e-12)
-
-
-def test_depth_one_has_no_deeper_network_as_fast():
-    X, G = np.array([[1.0, -1.0]]), np.array([[-1.0, 1.0]])
-    assert -np.sum(G * X) == 2.0  # f(x) = x, depth 1, |theta|^2 = 1
-    assert_allclose(rank_one_escape_speed(X.T, G.T, depth=2).upper, 1.0)  # at depth 2 the optimum over all networks
-    assert_allclose(certified_escape_speed(X.T, G.T).upper, 1.0)
-    with pytest.raises(InputError, match="depth L of at least 2; got 1"):
-        deepen([np.eye(1)], X.T, G.T, depth=2)

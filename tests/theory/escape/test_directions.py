@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.problems import CIRCLE_OPTIMUM, alternating_circle
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models.deep import LayeredLoss, layered_output
@@ -17,13 +18,7 @@ from saddlescope.theory.escape.newton import refined
 from saddlescope.theory.escape.speed import escape_speed, on_sphere
 from saddlescope.theory.escape.sphere_descent import DECAY, MOMENTUM, sphere_descent
 
-
-def circle(samples):
-    angles = 2 * np.pi * np.arange(1, samples + 1) / samples
-    return np.stack([np.sin(angles), np.cos(angles)]), ((-1.0) ** np.arange(1, samples + 1))[None]
-
-
-X, G = circle(8)
+X, G = (data.T for data in alternating_circle(8))
 
 
 def normal(rng, widths, starts):
@@ -108,7 +103,7 @@ def test_polished_directions_of_example_1_are_exact(found):
 @pytest.mark.parametrize("depth", [4, 8])
 def test_deeper_directions_are_collapsed_polished_and_expanded(depth):
     rng = np.random.default_rng(0)
-    (first, second, last), middle = circle_optimum(), [np.eye(1)] * (depth - 3)
+    (first, second, last), middle = CIRCLE_OPTIMUM, [np.eye(1)] * (depth - 3)
     shaken = [w + 1e-5 * rng.normal(size=w.shape) for w in (first, second, *middle, last)]
     done = refined(tuple(shaken), X, G)
     assert done is not None
@@ -116,26 +111,18 @@ def test_deeper_directions_are_collapsed_polished_and_expanded(depth):
     assert clarke_residual(done[0], X, G) < 1e-12
 
 
-def circle_optimum():
-    return (
-        np.array([[1, 0], [0, 1], [-1, 0], [0, -1.0]]) / 2,
-        np.array([[1, -1, 1, -1.0]]) / 2,
-        np.array([[-1.0]]),
-    )
-
-
 def test_polish_rejects_what_is_near_no_escape_direction():
     rng = np.random.default_rng(1)
     weights = tuple(rng.normal(size=shape) for shape in ((4, 2), (4, 4), (1, 4)))
     done = refined(weights, X, G)
     assert done is None or clarke_residual(done[0], X, G) < 1e-12
-    first, second, last = circle_optimum()
+    first, second, last = CIRCLE_OPTIMUM
     assert refined((first, second, -last), X, G) is None  # speed -1/2
 
 
 def test_reducing_and_expanding_keep_the_function():
     rng = np.random.default_rng(2)
-    first, second, last = circle_optimum()
+    first, second, last = CIRCLE_OPTIMUM
     doubled = (
         np.vstack([first, first[:1], rng.normal(size=(1, 2))]),
         np.hstack([second, second[:, :1], [[0.0]]]),
@@ -160,11 +147,9 @@ def _four(steps):
 
 @pytest.mark.parametrize("samples", [8, pytest.param(12, marks=pytest.mark.slow)])
 def test_convex_steps_reach_the_certified_optimum_from_where_descent_is_stuck(samples):
-    inputs, gradients = circle(samples)
-    stuck = escape_directions(
-        inputs.T, gradients.T, depth=3, widths=8, num_starts=4, steps=200, record=_four(200), seed=1
-    )
-    better = column_generation(stuck, inputs.T, gradients.T)
+    data = alternating_circle(samples)
+    stuck = escape_directions(*data, depth=3, widths=8, num_starts=4, steps=200, record=_four(200), seed=1)
+    better = column_generation(stuck, *data)
     assert (better.speeds >= stuck.speeds - 1e-12).all()
     assert better.speeds.max() == pytest.approx(1 / (1 + 1 / np.tan(2 * np.pi / samples)), abs=1e-12)
     assert better.residuals[better.best] < 1e-12

@@ -1,4 +1,4 @@
-"""The inequality on thousands of networks, tight ones too; what follows from it; Theorem 3.1 where it has content."""
+"""The inequality on hundreds of networks, tight ones too, and what follows from it."""
 
 import itertools
 
@@ -7,62 +7,29 @@ import pytest
 from numpy.testing import assert_allclose
 
 from problems import alternating_circle
+from saddlescope.papers.deep_relu.shared.network_ensembles import draw_networks
 from saddlescope.theory.escape.bounds import (
     first_layer_with_content,
     layer_deficits,
     layer_ratios,
     low_rank_activations,
-    nearly_rank_one_bound,
     optimal_layer_bound,
     speed_deficit,
 )
-from saddlescope.theory.escape.certificate import certified_escape_speed
-from saddlescope.theory.escape.deeper_network import deepen
-from saddlescope.theory.escape.speed import escape_speed, on_sphere
+from saddlescope.theory.escape.speed import escape_speed
 
 
-def tight(rng):
-    """Near equality: orthonormal inputs, permutations as weights, some with each row twice, +-, so that one dies."""
-    size = into = int(rng.integers(1, 5))
-    weights = []
-    for _ in range(int(rng.integers(2, 17))):
-        rows = np.eye(size, into)[rng.permutation(size)]  # of what is alive
-        weights.append(np.concatenate([rows, -rows]) if rng.random() < 0.3 else rows)
-        into = len(weights[-1])
-    noise = 10 ** rng.uniform(-8, 0)
-    return np.eye(size), [w + noise * rng.normal(size=w.shape) for w in weights], 0.0
-
-
-def loose(rng):
-    """Random data and weights, of either sign or mostly positive."""
-    depth = int(rng.integers(2, 17))
-    widths, samples = rng.integers(1, 7, depth + 1), int(rng.integers(1, 10))
-    weights = [rng.normal(size=(out, into)) for into, out in itertools.pairwise(widths)]
-    if rng.random() < 0.5:
-        weights = [np.abs(w) for w in weights[:-1]] + weights[-1:]
-    return rng.normal(size=(widths[0], samples)), weights, rng.choice([0.0, 0.1, 10.0])
-
-
-def networks(rng, count):
-    """Networks of depth 2 to 16 with a positive speed, X, and G: -Y, as the equality asks for, and something random."""
-    while count:
-        X, weights, off = (tight if rng.random() < 0.5 else loose)(rng)
-        weights = on_sphere([w / np.linalg.norm(w) for w in weights])
-        hidden = X
-        for weight in weights[:-1]:
-            hidden = np.maximum(weight @ hidden, 0)
-        Y = weights[-1] @ hidden
-        G = -Y + off * np.linalg.norm(Y) * rng.normal(size=Y.shape)
-        if G.any() and escape_speed(weights, X.T, G.T) > 0:
-            count -= 1
-            yield weights, X, G
+def networks(count, seed):
+    """Yield random networks, and some near equality, of depth 2 to 16 with a positive speed, X, and G."""
+    for kind, depth in itertools.product(("random", "extreme"), (2, 4, 9, 16)):
+        yield from draw_networks(kind, depth=depth, count=count, seed=seed)
 
 
 def test_the_deficits_of_the_layers_are_at_most_that_of_the_speed():
     used, deep = [], []
-    for weights, X, G in networks(np.random.default_rng(0), 400):
-        available = speed_deficit(X.T, G.T, speed=escape_speed(weights, X.T, G.T))
-        spent = layer_deficits(weights, X.T, G.T)
+    for weights, X, G in networks(50, seed=0):
+        available = speed_deficit(X, G, speed=escape_speed(weights, X, G))
+        spent = layer_deficits(weights, X, G)
         assert np.all(spent.rank >= 0)
         assert np.all(spent.relu >= 0)
         assert spent.total <= available + 1e-12 * len(weights)
@@ -101,11 +68,11 @@ def test_the_terms_are_the_norms_by_hand():
 
 
 def test_proposition_3_4_counts_enough_layers():
-    for weights, X, G in networks(np.random.default_rng(2), 200):
-        speed, depth = escape_speed(weights, X.T, G.T), len(weights)
-        tails = layer_ratios(weights, X.T, G.T).activations
+    for weights, X, G in networks(25, seed=2):
+        speed, depth = escape_speed(weights, X, G), len(weights)
+        tails = layer_ratios(weights, X, G).activations
         for share in (0.1, 0.5, 0.9, 1 / depth):
-            bound, least = low_rank_activations(X.T, G.T, speed=speed, depth=depth, share=share)
+            bound, least = low_rank_activations(X, G, speed=speed, depth=depth, share=share)
             assert np.sum(tails <= bound + 1e-14) >= least
 
 
@@ -117,26 +84,6 @@ def test_of_the_hidden_layers_alone_proposition_3_4_may_miss_one():
     assert len(layer_ratios([np.eye(1)] * 3, X.T, G.T).activations[1:]) == 2
 
 
-def near_rank_one(size, rng):
-    """Inputs u v^T + E in the plane with v >= 0 and |E|_F = size, and G = -v^T turned a little."""
-    u, v = np.array([0.6, 0.8]), np.abs(rng.normal(size=6))
-    v /= np.linalg.norm(v)
-    E = rng.normal(size=(2, 6))
-    return np.outer(u, v) + size * E / np.linalg.norm(E), -(v + size * rng.normal(size=6))[None]
-
-
-@pytest.mark.parametrize("size", [1e-2, 1e-3])
-def test_proposition_3_3_bounds_the_optimal_weights_of_inputs_near_rank_one(size):
-    rng = np.random.default_rng(3)
-    for _ in range(5):
-        X, G = near_rank_one(size, rng)
-        best = certified_escape_speed(X.T, G.T)
-        bound = nearly_rank_one_bound(G, speed=best.lower, distance=size)
-        assert bound < 1
-        ratios = layer_ratios(best.weights, X.T, G.T)
-        assert max(np.max(ratios.weights), np.max(ratios.activations), np.max(ratios.relu)) <= bound
-
-
 def test_theorem_3_1_is_vacuous_for_example_1_below_layer_115000():
     X, G = alternating_circle(8)
     first = first_layer_with_content(X, G, speed=0.5)
@@ -145,19 +92,6 @@ def test_theorem_3_1_is_vacuous_for_example_1_below_layer_115000():
     assert optimal_layer_bound(X, G, speed=0.5, layer=int(first)) >= 1
     assert optimal_layer_bound(X, G, speed=0.5, layer=int(first) + 1) < 1
     assert optimal_layer_bound(X, G, speed=0.5, layer=100) == np.inf
-
-
-def test_theorem_3_1_has_content_near_rank_one():
-    X, G = near_rank_one(1e-3, np.random.default_rng(4))
-    best = certified_escape_speed(X.T, G.T)
-    depth = 12
-    weights = deepen(best.weights, X.T, G.T, depth=depth)
-    assert first_layer_with_content(X.T, G.T, speed=best.lower) < 6
-    ratios = layer_ratios(weights, X.T, G.T)
-    for layer in range(1, depth):
-        bound = optimal_layer_bound(X.T, G.T, speed=best.lower, layer=layer)
-        assert max(ratios.activations[layer], ratios.weights[layer]) <= bound
-    assert bound < 0.7
 
 
 def test_the_constant_is_below_10_only_near_the_largest_speed():

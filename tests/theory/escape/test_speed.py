@@ -22,14 +22,6 @@ def test_it_is_minus_the_trace_of_the_models_output(widths):
     assert_allclose(escape_speed(weights, X.T, G.T), expected, rtol=1e-13)
 
 
-def test_the_network_of_equation_2_has_speed_minus_one_half():
-    j = np.arange(1, 9)
-    inputs, gradients = np.stack([np.sin(np.pi * j / 4), np.cos(np.pi * j / 4)]), (-1.0) ** j[None]
-    W1, W2 = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]) / 2, np.array([[1, -1, 1, -1]]) / 2
-    assert escape_speed((W1, W2, [[1]]), inputs.T, gradients.T) == pytest.approx(-0.5, abs=1e-15)
-    assert escape_speed((W1, W2, [[-1]]), inputs.T, gradients.T) == pytest.approx(0.5, abs=1e-15)
-
-
 def test_the_sphere_scales_the_speed_by_the_degree():
     weights = layered_weights((3, 4, 5, 2), seed=4)
     scaled = on_sphere(weights)

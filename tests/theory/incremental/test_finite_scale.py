@@ -18,33 +18,17 @@ from saddlescope.theory import AlgorithmStatus, incremental_learning
 LOG10 = math.log(10)
 
 
+def _found_times(loss, weights, learned, log_scale, until):
+    """Return the times at which the flow passes half the plateau's value of each stage's first entering coordinate."""
+    start = DiagonalInit(*weights, log_scale=log_scale)
+    flow = gradient_flow(loss, start, until=until, tolerance=1e-8, record=np.linspace(0.0, until, 5000))
+    return halfway_times(flow, predicted_stages(learned, until=until))
+
+
 def _constants(weights, signs):
     """R_i = log ((u0 + s v0) / 2)^2 at the end s that each coordinate goes to."""
     u, v = weights
     return np.log(((np.asarray(u) + np.asarray(signs) * np.asarray(v)) / 2) ** 2)
-
-
-def _found_times(loss, weights, learned, log_scale, until, tolerance=1e-8):
-    """Return the times at which the flow passes half the plateau's value of each stage's first entering coordinate."""
-    start = DiagonalInit(*weights, log_scale=log_scale)
-    flow = gradient_flow(loss, start, until=until, tolerance=tolerance, record=np.linspace(0.0, until, 20))
-    times, since = [], np.zeros(learned.stages[0].beta.size)
-    for stage, end in zip(learned.stages[1:], learned.ends[1:], strict=True):
-        i = stage.entered[0]
-        half = stage.beta[i] / 2
-        low = max(since[i], stage.time - 0.3 * stage.time)
-        high = min(until, stage.time + 0.9 * (end - stage.time), 1.3 * stage.time)
-        grid = np.linspace(low, high, 500)
-        beyond = flow(grid)[:, i] / half >= 1
-        first = int(np.argmax(beyond))
-        assert beyond[first], f"stage at T = {stage.time} not found"
-        low, high = grid[first - 1], grid[first]
-        for _ in range(35):
-            middle = (low + high) / 2
-            low, high = (low, middle) if flow(np.array([middle]))[0, i] / half >= 1 else (middle, high)
-        times.append(low)
-        since[i] = end
-    return np.array(times)
 
 
 @pytest.mark.parametrize("target", [3.0, -0.2])
@@ -251,10 +235,3 @@ def test_weight_decay_is_that_of_the_flow():
     last = learned.stages[-1]
     penalised = np.mean((X @ last.beta - y) ** 2) + decay * np.sum(np.abs(last.beta))
     assert last.loss == pytest.approx(penalised, rel=1e-9)
-
-
-def test_weight_decay_is_a_soft_threshold():
-    scale, target, decay = np.array([1.0, 2.0, 1.0]), np.array([3.0, -1.0, 0.3]), 0.5
-    learned = incremental_learning(lambda beta: jnp.sum(scale * (beta - target) ** 2) / 2, 3, weight_decay=decay)
-    assert learned.staircase.times == pytest.approx((1 / 2.5, 1 / 1.5))
-    assert learned.stages[-1].beta == pytest.approx([2.5, -0.75, 0.0])

@@ -163,13 +163,6 @@ def test_a_path_dependent_tie_follows_the_weights():
         np.testing.assert_allclose(flow.beta[-1], expected, atol=1e-6)
 
 
-def test_without_weights_the_message_asks_for_them():
-    learned = incremental_learning(lambda beta: jnp.sum((beta - 1) ** 2), 2)
-    assert learned.status == AlgorithmStatus.TIE
-    assert learned.next == (0, 1)
-    assert "weights=(u0, v0)" in learned.message
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_two_layers_of_two_heads_are_followed_past_the_stages_whose_minimum_is_shallow(seed):

@@ -27,21 +27,13 @@ def _separate(*gradients):
     return incremental_learning(lambda beta: jnp.sum(g * (beta**2 / 2 - beta)), g.size)
 
 
-@pytest.mark.slow
 def test_curvature_is_the_constant_of_assumption_4_4(task, learned):
     """The largest c with L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 is half the Hessian's smallest eigenvalue in u."""
-    for stage in learned.stages[3::4]:
-        active = np.flatnonzero(stage.beta)
-        u, s = np.sqrt(np.abs(stage.beta[active])), np.sign(stage.beta[active])
-
-        def loss(u, active=active, s=s):
-            return task.network(jnp.zeros(8).at[active].set(s * u**2))
-
-        eigenvalues, directions = np.linalg.eigh(jax.hessian(loss)(jnp.asarray(u)))
+    hessian_in_u = jax.jit(jax.hessian(lambda u, s: task.network(s * u * u)))
+    for stage in learned.stages[1:]:
+        hessian = np.asarray(hessian_in_u(jnp.sqrt(jnp.abs(stage.beta)), jnp.sign(stage.beta)))
+        eigenvalues = np.linalg.eigvalsh(hessian[np.ix_(stage.support, stage.support)])
         assert stage.curvature == pytest.approx(eigenvalues[0] / 2, rel=1e-9)
-        softest = 1e-4 * u.min() * directions[:, 0]
-        rise = (loss(jnp.asarray(u + softest)) + loss(jnp.asarray(u - softest))) / 2 - stage.loss
-        assert rise == pytest.approx(stage.curvature * softest @ softest, rel=1e-3)
 
 
 def test_staircase_reports_the_same(learned):
@@ -80,19 +72,6 @@ def test_smaller_initial_scales_resolve_more(learned):
     everything = learned.near_ties(-20.0, efolds=1e9)
     assert [tie.stage for tie in everything if tie.kind == "order"] == list(range(1, len(learned.stages) - 1))
     assert [tie.stage for tie in everything if tie.kind == "plateau"] == list(range(len(learned.stages) - 1))
-
-
-@pytest.mark.parametrize("factor", [1e-3, 700.0])
-def test_a_factor_of_the_loss_divides_times_and_multiplies_curvatures(task, learned, factor):
-    scaled = incremental_learning(lambda beta: factor * task.network(beta), 8)
-    for one, other in zip(scaled.stages, learned.stages, strict=True):
-        assert (one.entered, one.signs, one.left) == (other.entered, other.signs, other.left)
-        assert one.time == pytest.approx(other.time / factor, rel=1e-9)
-        assert one.curvature == pytest.approx(other.curvature * factor, rel=1e-9)
-        assert one.convergence_rate == pytest.approx(other.convergence_rate * factor, rel=1e-9)
-    ties, others = (found.near_ties(-20.0, efolds=1e9) for found in (scaled, learned))
-    assert [(tie.stage, tie.kind, tie.coordinate) for tie in ties] == [(t.stage, t.kind, t.coordinate) for t in others]
-    np.testing.assert_allclose([tie.efolds for tie in ties], [tie.efolds for tie in others], rtol=1e-9)
 
 
 def test_arrays_are_read_only(learned):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 from tests import problems, tolerances
@@ -19,6 +20,24 @@ from saddlescope.theory.incremental.orbit import follow_path, follow_timed
 from saddlescope.theory.incremental.stationary_point import curvature
 
 POLICIES = pytest.mark.parametrize("transition", [follow_path, follow_timed], ids=["path", "timed"])
+X = jnp.asarray(np.random.default_rng(0).standard_normal((40, 3)))
+LABELS = jnp.sign(X @ jnp.array([1.0, -0.5, 0.2]))
+
+
+def _ghost(away):
+    return jnp.sum(away**4 / 4 - away**3 / 3 + 1e-4 * (away**2 / 2 - away))
+
+
+LOSSES = {  # of both policies, so that each is compiled once
+    "two minima": lambda beta: jnp.sum(beta**4 / 4 - 7 * beta**3 / 3 + 7 * beta**2 - 8 * beta),
+    "ghost": lambda beta: _ghost(beta - 1),
+    "tiny": lambda beta: jnp.sum((beta / 1e-9) ** 3 / 3 - beta / 1e-9),
+    "falling": lambda beta: -beta[0] - beta[0] ** 3,
+    "at infinity": lambda beta: 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1]),
+    "separable": lambda beta: jnp.mean(jnp.logaddexp(0.0, -LABELS * (X @ beta))),
+    "NaN": lambda beta: jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2) + 2 * (beta[1] - 3) ** 2,
+    "barrier": lambda beta: -beta[0] - 1e-3 * jnp.log(1 - beta[0]),
+}
 
 
 def _learned(loss, size, transition):
@@ -100,11 +119,7 @@ def test_agrees_with_the_flow_where_a_coordinate_leaves():
 @POLICIES
 def test_stops_at_the_first_minimum_on_the_path(transition):
     """L' = (beta - 1)(beta - 2)(beta - 4): a far deeper minimum waits at 4 behind a maximum at 2."""
-
-    def loss(beta):
-        return jnp.sum(beta**4 / 4 - 7 * beta**3 / 3 + 7 * beta**2 - 8 * beta)
-
-    learned = _learned(loss, 1, transition)
+    learned = _learned(LOSSES["two minima"], 1, transition)
     assert learned.status == AlgorithmStatus.CONVERGED
     assert learned.stages[1].time == pytest.approx(1 / 8, rel=1e-14)
     assert learned.stages[1].beta[0] == pytest.approx(1.0, abs=1e-14)
@@ -114,33 +129,32 @@ def test_stops_at_the_first_minimum_on_the_path(transition):
 @POLICIES
 def test_passes_slowly_through_the_ghost_of_a_minimum(transition):
     """L' = (beta - 1)^2 (beta - 2) + 1e-4 (beta - 2): almost 0 at 1, but not 0 before 2."""
-
-    def loss(beta):
-        away = beta - 1
-        return jnp.sum(away**4 / 4 - away**3 / 3 + 1e-4 * (away**2 / 2 - away))
-
-    learned = _learned(loss, 1, transition)
+    learned = _learned(LOSSES["ghost"], 1, transition)
     assert learned.stages[1].beta[0] == pytest.approx(2.0, abs=1e-12)
 
 
 @POLICIES
 def test_a_scale_of_its_own_is_found(transition):
     """Zero curvature at the origin: it gives no scale for a small start."""
-    learned = _learned(lambda beta: jnp.sum((beta / 1e-9) ** 3 / 3 - beta / 1e-9), 1, transition)
+    learned = _learned(LOSSES["tiny"], 1, transition)
     assert learned.stages[1].beta[0] == pytest.approx(1e-9, rel=1e-13)
 
 
 @POLICIES
 def test_no_minimum_is_said(transition):
-    learned = _learned(lambda beta: -beta[0] - beta[0] ** 3, 1, transition)
+    learned = _learned(LOSSES["falling"], 1, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert learned.end == 1.0
+
+
+def _valley(pull, beta):
+    return (jnp.sum(beta) - 1) ** 2 / 2 - pull @ beta
 
 
 @pytest.mark.parametrize("pull", [(0.1, 0.0), (-0.22, 0.17), (-0.04, -0.2, 0.18)])
 def test_a_valley_without_end_falls_without_bound(pull):
     """One weight tends to infinity and another to its negative; trial points overshoot, or the loss overflows there."""
-    learned = incremental_learning(lambda beta: (jnp.sum(beta) - 1) ** 2 / 2 - np.array(pull) @ beta, len(pull))
+    learned = incremental_learning(Partial(_valley, jnp.array(pull)), len(pull))
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "without bound" in learned.message
 
@@ -148,11 +162,7 @@ def test_a_valley_without_end_falls_without_bound(pull):
 @POLICIES
 def test_a_minimiser_at_infinity_is_not_followed_for_ever(transition):
     """Coordinate 1 grows as log t for ever; r = e^-beta. It is enough to see three decades of that."""
-
-    def loss(beta):
-        return 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1])
-
-    learned = _learned(loss, 2, transition)
+    learned = _learned(LOSSES["at infinity"], 2, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert [stage.entered for stage in learned.stages] == [(), (0,)]
     assert learned.end == pytest.approx(2.0)
@@ -166,10 +176,7 @@ def test_a_minimiser_at_infinity_is_not_followed_for_ever(transition):
 
 @POLICIES
 def test_separable_data_have_no_minimum(transition):
-    rng = np.random.default_rng(0)
-    X = jnp.asarray(rng.standard_normal((40, 3)))
-    y = jnp.sign(X @ jnp.array([1.0, -0.5, 0.2]))
-    learned = _learned(lambda beta: jnp.mean(jnp.logaddexp(0.0, -y * (X @ beta))), 3, transition)
+    learned = _learned(LOSSES["separable"], 3, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "seems to be at infinity" in learned.message
     assert len(learned.stages) == 2  # one feature does not separate them, two do
@@ -192,16 +199,16 @@ def test_a_flat_direction_is_not_taken_for_a_strict_minimum():
     assert curvature(np.ones(2), np.diag([1e-12, 1.0])) == pytest.approx(2e-12)
 
 
+def _flattening(target, beta):
+    apart = (beta[0] - 1) ** 2 + (beta[1] - target) ** 2
+    return ((1 - beta[2]) ** 2 * apart + (beta[0] + beta[1] - 1 - target) ** 2 + 0.2 * (1 - beta[2]) ** 2) / 2
+
+
 @POLICIES
 @pytest.mark.parametrize("target", [0.9, 0.83, 0.7])
 def test_a_valley_that_becomes_flat_has_no_strict_minimum(transition, target):
     """Once beta_3 is 1, the loss depends on beta_1 + beta_2 alone."""
-
-    def loss(beta):
-        apart = (beta[0] - 1) ** 2 + (beta[1] - target) ** 2
-        return ((1 - beta[2]) ** 2 * apart + (beta[0] + beta[1] - 1 - target) ** 2 + 0.2 * (1 - beta[2]) ** 2) / 2
-
-    learned = _learned(loss, 3, transition)
+    learned = _learned(Partial(_flattening, jnp.array(target)), 3, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert [stage.entered for stage in learned.stages] == [(), (0,), (1,)]
     assert "flat" in learned.message
@@ -209,10 +216,7 @@ def test_a_valley_that_becomes_flat_has_no_strict_minimum(transition, target):
 
 @POLICIES
 def test_a_loss_that_ends_in_nan_is_named(transition):
-    def loss(beta):
-        return jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2) + 2 * (beta[1] - 3) ** 2
-
-    learned = _learned(loss, 2, transition)
+    learned = _learned(LOSSES["NaN"], 2, transition)
     assert learned.status == AlgorithmStatus.NOT_FINITE
     assert [stage.entered for stage in learned.stages] == [(), (1,)]  # what was learned before is kept
     assert learned.next == (0,)
@@ -237,5 +241,5 @@ def test_what_is_no_flat_loss_is_not_called_so(loss, says):
 @POLICIES
 def test_a_barrier_is_no_obstacle(transition):
     """Trial points beyond the pole of the logarithm are not the loss's fault."""
-    learned = _learned(lambda beta: -beta[0] - 1e-3 * jnp.log(1 - beta[0]), 1, transition)
+    learned = _learned(LOSSES["barrier"], 1, transition)
     assert learned.stages[1].beta[0] == pytest.approx(1 - 1e-3, rel=1e-12)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests import problems, tolerances
+from tests.problems import fit
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import FactorInit, factored_flow
@@ -35,7 +36,7 @@ def rotations(size, seed=5):
 def test_whitened_linear_networks_learn_singular_directions_at_one_over_sigma(m, n, width):
     target = jnp.asarray(np.random.default_rng(0).standard_normal((m, n)))
     U, s, Vt = np.linalg.svd(target)
-    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(m, n)], width=width)
+    learned = low_rank_learning(fit(target), [(m, n)], width=width)
     rank = width or len(s)
     assert learned.status.value == "converged"
     assert [stage.ranks for stage in learned.stages] == [(k,) for k in range(rank + 1)]
@@ -147,7 +148,7 @@ def test_stages_can_be_limited_and_are_reported(attention):
 
 def test_two_directions_at_the_same_time_are_a_tie():
     target = jnp.diag(jnp.array([2.0, 2.0, 1.0]))
-    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)])
+    learned = low_rank_learning(fit(target), [(3, 3)])
     assert (learned.status.value, learned.end, len(learned.stages)) == ("tie", 0.5, 1)
 
 
@@ -155,7 +156,7 @@ def test_given_weights_decide_a_tie_at_the_origin():
     """The flow keeps the direction that the weights have in the plane of equal singular values."""
     target = jnp.diag(jnp.array([2.0, 2.0, 1.0]))
     u, v = np.array([[0.3], [1.0], [-0.5]]), np.array([[0.9], [-0.2], [2.0]])
-    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)], weights=[(u, v)])
+    learned = low_rank_learning(fit(target), [(3, 3)], weights=[(u, v)])
     along = np.append((u + v)[:2, 0], 0.0)
     assert (learned.status.value, learned.stages[1].entered, learned.stages[1].time) == ("converged", (0,), 0.5)
     expected = 2 * np.outer(along, along) / (along @ along)
@@ -178,8 +179,7 @@ def test_products_that_tie_enter_together():
 def test_equal_weights_of_a_symmetric_loss_are_symmetric_factors():
     target, left = jnp.diag(jnp.array([2.0, -3.0])), np.random.default_rng(0).standard_normal((2, 2))
     found, declared = (
-        low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(2, 2)], **more)
-        for more in ({"weights": [(left, left)]}, {"symmetric": True})
+        low_rank_learning(fit(target), [(2, 2)], **more) for more in ({"weights": [(left, left)]}, {"symmetric": True})
     )
     assert found.staircase.times == declared.staircase.times == (0.5,)
     assert found.staircase.losses[-1] == pytest.approx(4.5)
@@ -255,6 +255,6 @@ def test_equal_weights_of_a_loss_that_is_symmetric_only_near_0_are_not_taken_for
 def test_weights_that_lack_a_tied_direction_are_told_so():
     target, U = jnp.diag(jnp.array([2.0, 2.0, 2.0, 1.0])), np.random.default_rng(0).standard_normal((4, 3))
     U[:, 2] = U[:, 0]
-    learned = low_rank_learning(lambda B: jnp.sum((B[0] - target) ** 2) / 2, [(4, 4)], weights=[(U, U)])
+    learned = low_rank_learning(fit(target), [(4, 4)], weights=[(U, U)])
     assert learned.status.value == "tie"
     assert "fewer independent columns" in learned.message

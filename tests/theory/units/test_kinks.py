@@ -1,12 +1,12 @@
 """Stages of units with kinks: closed forms, gradient descent by NumPy alone, and what is not decided."""
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.problems import neuron
 
+from saddlescope.papers.beyond.shared.units import half_square
 from saddlescope.theory import unit_learning
 from saddlescope.theory.units.unit_network import UnitNetwork
 
@@ -22,15 +22,6 @@ UNITS = {
 HELD = np.array([[1.0, 0.0], [-1.0, 3.0], [0.0, 1.0]]), np.array([1.0, -0.1, 0.5])
 
 
-def squared(output, target):
-    return 0.5 * jnp.sum((output - target) ** 2)
-
-
-@cache  # one function per activation, thus compiled once
-def neuron(activation):
-    return lambda theta, x: theta["a"] * activation(theta["w"] @ x)
-
-
 def leaky(theta, sample):
     x, slope = sample
     z = theta["w"] @ x
@@ -38,7 +29,7 @@ def leaky(theta, sample):
 
 
 def learned(activation, data, **options):
-    return unit_learning(neuron(activation), data, squared, parameters=NEURON, **options)
+    return unit_learning(neuron(activation), data, half_square, parameters=NEURON, **options)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +49,7 @@ def test_a_minimum_on_a_kink_is_that_of_its_closed_form_and_a_dormant_unit_has_s
 def test_two_places_that_switch_together_are_one_kink(slope):
     """The same minimum holds a leaky neuron, and one of absolute values."""
     X, y = HELD
-    found = unit_learning(leaky, ((X, np.full(3, slope)), y), squared, parameters=NEURON, width=8, max_stages=1)
+    found = unit_learning(leaky, ((X, np.full(3, slope)), y), half_square, parameters=NEURON, width=8, max_stages=1)
     assert found.stages[1].loss == pytest.approx(0.035 / 6, rel=1e-11)
 
 
@@ -98,12 +89,12 @@ def test_levels_are_those_of_gradient_descent(seed):
 def test_units_go_off_kinks_that_do_not_hold_them(name):
     """A neuron fits (1, 0), and (0, 1), with another label, is on its kink: it goes to the side without that sample."""
     unit = neuron(UNITS[name])
-    loose = UnitNetwork.of(unit, (np.eye(2), np.array([1.0, -0.5])), squared, NEURON, 1, 0)
+    loose = UnitNetwork.of(unit, (np.eye(2), np.array([1.0, -0.5])), half_square, NEURON, 1, 0)
     kinds = np.zeros(1, int)
     ((a, *w),) = loose.off_loose_kinks(np.array([[1.0, 1.0, 0.0]]), kinds)
     assert (a, w[0]) == pytest.approx((1.0, 1.0), abs=1e-12)
     assert -1e-4 < w[1] < -1e-6
-    held = UnitNetwork.of(unit, HELD, squared, NEURON, 1, 0)
+    held = UnitNetwork.of(unit, HELD, half_square, NEURON, 1, 0)
     a = np.hypot(1.05, 0.35) ** 0.5
     at_kink = np.array([[a, 1.05 / a, 0.35 / a]])
     np.testing.assert_array_equal(held.off_loose_kinks(at_kink, kinds), at_kink)
@@ -112,7 +103,7 @@ def test_units_go_off_kinks_that_do_not_hold_them(name):
 def test_a_hard_gate_is_no_kink():
     """The output jumps where a gate opens: it is left as it is, and so is a unit without kinks."""
     gate = lambda theta, x: theta["a"] * jnp.where(theta["w"][0] > 0, theta["w"] @ x, 0.0)  # noqa: E731
-    networks = [UnitNetwork.of(unit, HELD, squared, NEURON, 1, 0) for unit in (gate, neuron(lambda z: z))]
+    networks = [UnitNetwork.of(unit, HELD, half_square, NEURON, 1, 0) for unit in (gate, neuron(lambda z: z))]
     assert [network.kinks for network in networks] == [None, None]
 
 
@@ -126,6 +117,6 @@ def test_the_square_of_a_relu_is_smooth_enough():
 def test_a_kink_that_is_not_understood_is_named():
     """A switch that is always 0 has no scale, so the kinks of this unit are not followed."""
     unit = lambda theta, x: jnp.maximum(0.0 * theta["a"], 0.0) + neuron(jax.nn.relu)(theta, x)  # noqa: E731
-    found = unit_learning(unit, HELD, squared, parameters=NEURON, width=8)
+    found = unit_learning(unit, HELD, half_square, parameters=NEURON, width=8)
     assert (found.status.value, len(found.stages)) == ("no_minimum", 1)
     assert "slide along a kink" in found.message

@@ -1,7 +1,6 @@
 """Utilities that vanish at the origin, units that split, losses of 0, and blow-up: closed forms of other papers."""
 
 import re
-from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 from scipy.special import erf
+from tests.problems import neuron, product
 
 from saddlescope.flow import unit_flow
+from saddlescope.papers.beyond.shared.units import half_square
 from saddlescope.theory import unit_learning, width_ladder
 from saddlescope.theory.units.embedding import embed
 from saddlescope.theory.units.unit_network import UnitNetwork
@@ -19,19 +20,6 @@ CORNERS = np.array([[i, j, k] for i in (1.0, -1.0) for j in (1.0, -1.0) for k in
 XOR = CORNERS[:, :2], CORNERS[:, 0] * CORNERS[:, 1]
 PARITY = CORNERS / 3, 0.1 * CORNERS.prod(axis=1)  # of three bits, whose sums do not cancel exactly
 NEURON = {"a": np.zeros(()), "w": np.zeros(2)}
-
-
-def squared(f, y):
-    return 0.5 * (f - y) ** 2
-
-
-def product(theta, x):
-    return jnp.prod(theta) * x
-
-
-@cache  # one function per activation, thus compiled once
-def neuron(activation):
-    return lambda theta, x: theta["a"] * activation(theta["w"] @ x)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +34,14 @@ def test_xor_is_learned_by_the_second_order_of_an_activation(activation, curvatu
     """No linear part: U = g''(0) a w_1 w_2, so three equal weights c blow up at T = 1 / (g''(0) c) in t alpha."""
     c = 0.7
     weights = {"a": np.array([c]), "w": np.array([[c, c]])}
-    learned = unit_learning(neuron(activation), XOR, squared, parameters=NEURON, weights=weights, max_stages=1)
+    learned = unit_learning(neuron(activation), XOR, half_square, parameters=NEURON, weights=weights, max_stages=1)
     assert (learned.degree, learned.time_unit) == (3.0, "t alpha^1")
     np.testing.assert_allclose(learned.stages[1].time, 1 / (curvature * c), rtol=1e-8)
 
 
 def test_a_leap_whose_residual_has_a_linear_part_ends_there():
     weights = {"a": np.array([0.7, 0.5]), "w": np.array([[0.7, 0.7], [0.5, -0.4]])}
-    learned = unit_learning(neuron(jax.nn.silu), XOR, squared, parameters=NEURON, weights=weights)
+    learned = unit_learning(neuron(jax.nn.silu), XOR, half_square, parameters=NEURON, weights=weights)
     assert (learned.status.value, len(learned.stages)) == ("unstable", 2)
     assert "Terms of a degree below 3" in learned.message
 
@@ -68,7 +56,7 @@ def test_a_leap_whose_residual_has_a_linear_part_ends_there():
 )
 def test_a_parity_that_no_unit_sees_at_the_origin_is_no_rate(unit, degree):
     parameters = {"a": np.zeros(()), "w": np.zeros(3)}
-    learned = unit_learning(unit, PARITY, squared, parameters=parameters, width=2)
+    learned = unit_learning(unit, PARITY, half_square, parameters=parameters, width=2)
     assert (learned.status.value, len(learned.stages), learned.end) == ("no_utility", 1, np.inf)
     assert f"degree below {degree}" in learned.message
 
@@ -94,7 +82,7 @@ def test_a_neuron_splits_where_the_loss_has_a_negative_curvature_along_copies(na
     y = activation(X[:, 0]) + sign * 0.8 * activation(X[:, 1])
     start = least_squares(lambda t: p**0.5 * (t[0] * activation(X @ t[1:]) - y), [1.0, 0.8, 0.5 * sign]).x
     data, one = (X, np.stack([y, p * len(p)], 1)), np.zeros(1, int)
-    network = UnitNetwork.of(neuron(jax_activation), data, lambda f, t: t[1] * squared(f, t[0]), NEURON, 1, 0)
+    network = UnitNetwork.of(neuron(jax_activation), data, lambda f, t: t[1] * half_square(f, t[0]), NEURON, 1, 0)
     narrow = network.stationary_near(start[None], one, minimum=True)
     assert narrow is not None
     fit = narrow.thetas[0]

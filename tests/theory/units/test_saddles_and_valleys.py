@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.tree_util import Partial
+from tests.problems import eight_units, one_frequency, product, product_of_kind, tilting, two_sided
 
 from saddlescope.flow import unit_flow
+from saddlescope.papers.beyond.shared.units import half_square, quadratic_neuron
 from saddlescope.theory import unit_learning
 from saddlescope.theory.units import unit_network
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
@@ -16,24 +18,9 @@ from saddlescope.theory.units.unit_network import UnitNetwork
 ONE_SAMPLE = np.ones(1), np.ones(1)
 
 
-def tilting(theta, x):
-    """The outputs p = a^3 and q = a^2 b."""
-    return theta[0] ** 2 * theta * x
-
-
 def kinked(theta, x):
-    """The same for a > 0, with a kink at a = 0 that is not met."""
+    """As `tilting` for a > 0, with a kink at a = 0 that is not met."""
     return jnp.abs(theta[0]) * theta[0] * theta * x
-
-
-def two_sided(output, target):
-    """A loss with a saddle at (1, 0), of loss 0, and minima at q = 2 and q = -1, of loss -8/3 and -5/12."""
-    p, q = output
-    return (p - target) ** 2 / 2 + q**4 / 4 - q**3 / 3 - q**2
-
-
-def product(theta, x):
-    return jnp.prod(theta) * x
 
 
 def coordinate(theta, x, kind):
@@ -140,8 +127,8 @@ def test_the_flow_of_modular_addition_approaches_the_prediction_as_alpha_vanishe
     errors = []
     for log10_scale in (-6.0, -8.0):
         run = unit_flow(
-            quadratic, one_frequency(), squared, eight_units(seed), degree=3.0, log_scale=log10_scale * np.log(10),
-            until=1.2 * times[-1], tolerance=1e-6,
+            quadratic_neuron, one_frequency(), half_square, eight_units(seed), degree=3.0,
+            log_scale=log10_scale * np.log(10), until=1.2 * times[-1], tolerance=1e-6,
         )  # fmt: skip
         rises = np.sort(run.rises[np.isfinite(run.rises)])[:stages]
         errors.append(np.abs(rises / times - 1))
@@ -153,7 +140,7 @@ def test_the_flow_of_modular_addition_approaches_the_prediction_as_alpha_vanishe
 def test_stages_that_begin_too_late_are_not_computed():
     data, weights = (np.eye(2), np.array([2.0, 0.7])), np.array([[0.5, 0.5, 0.5], [0.8, 0.8, 0.8]])
     learned = unit_learning(
-        lambda theta, x, kind: jnp.prod(theta) * x[kind], data, squared,
+        product_of_kind, data, half_square,
         parameters=np.zeros(3), kinds=2, width=1, weights=weights, until=3.0,
     )  # fmt: skip
     assert (learned.status.value, len(learned.stages)) == ("until", 2)
@@ -177,27 +164,8 @@ def test_the_hessian_is_that_of_the_loss():
         np.testing.assert_allclose(found, plain, atol=1e-12 * np.max(np.abs(plain)))
 
 
-def squared(output, target):
-    return 0.5 * jnp.sum((output - target) ** 2)
-
-
-def quadratic(theta, x):
-    return theta["w"] * jnp.square(theta["u"] @ x[0] + theta["v"] @ x[1])
-
-
-def one_frequency():
-    """Return a + b modulo 5 in the encoding by one frequency."""
-    angle = 2 * np.pi * np.arange(5) / 5
-    code = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    a, b = np.divmod(np.arange(25), 5)
-    return np.stack([code[a], code[b]], axis=1), code[(a + b) % 5]
-
-
-def eight_units(seed):
-    rng = np.random.default_rng(seed)
-    return {name: rng.standard_normal((8, 2)) for name in "uvw"}
-
-
 def modular_addition(seed, until):
     one = {name: np.zeros(2) for name in "uvw"}
-    return unit_learning(quadratic, one_frequency(), squared, parameters=one, weights=eight_units(seed), until=until)
+    return unit_learning(
+        quadratic_neuron, one_frequency(), half_square, parameters=one, weights=eight_units(seed), until=until
+    )

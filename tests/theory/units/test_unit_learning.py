@@ -7,30 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from tests.problems import neuron, product, product_of_kind
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import unit_flow
+from saddlescope.papers.beyond.shared.units import coordinate, half_square, linear_neuron, relu_neuron
 from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning
 from saddlescope.theory.units.explicit_path import Limits
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 ORTHOGONAL = np.linalg.qr(np.random.default_rng(7).standard_normal((20, 4)))[0] * np.sqrt(20)
-
-
-def squared(output, target):
-    return 0.5 * jnp.sum((output - target) ** 2)
-
-
-def diagonal(theta, x, kind):
-    return theta[0] * theta[1] * x[kind]
-
-
-def linear(theta, x):
-    return theta["out"] * (theta["in"] @ x)
-
-
-def relu(theta, x):
-    return theta["a"] * jax.nn.relu(theta["w"] @ x)
 
 
 def regression(seed, p=5):
@@ -42,7 +28,7 @@ def regression(seed, p=5):
 @pytest.mark.parametrize("seed", [0, 1])  # in seed 1 a coordinate leaves and returns with the other sign
 def test_diagonal_networks_have_the_stages_of_algorithm_1(seed):
     X, Y = regression(seed)
-    learned = unit_learning(diagonal, (X, Y), squared, parameters=np.zeros(2), kinds=5, width=1)
+    learned = unit_learning(coordinate, (X, Y), half_square, parameters=np.zeros(2), kinds=5, width=1)
     greedy = incremental_learning(lambda beta: 0.5 * jnp.mean((jnp.asarray(X) @ beta - Y) ** 2), 5)
     assert (learned.degree, learned.status.value) == (2.0, greedy.status.value)
     times = [(one.time, other.time) for one, other in zip(learned.stages, greedy.stages, strict=True)]
@@ -61,7 +47,7 @@ def test_linear_networks_learn_singular_modes_in_order(width):
     s = np.linalg.svd(target)[1][: width or 3]
     parameters = {"in": np.zeros(4), "out": np.zeros(3)}
     data = (ORTHOGONAL, ORTHOGONAL @ target)
-    learned = unit_learning(linear, data, squared, parameters=parameters, width=width)
+    learned = unit_learning(linear_neuron, data, half_square, parameters=parameters, width=width)
     assert learned.status.value == "converged"
     np.testing.assert_allclose(learned.staircase.times, 1 / s, rtol=1e-8)
     levels = [0.5 * (np.sum(target**2) - np.sum(s[:k] ** 2)) for k in range(len(s) + 1)]
@@ -94,7 +80,7 @@ def test_a_unit_that_is_learned_in_part_has_not_converged(depth, second, status)
 
 def test_explicit_steps_follow_the_flow_to_their_tolerance():
     data, parameters = (np.eye(3), np.array([2.0, 1.0, 1.5])), np.zeros(2)
-    network = UnitNetwork.of(diagonal, data, squared, parameters, 3, 0)
+    network = UnitNetwork.of(coordinate, data, half_square, parameters, 3, 0)
     start = np.array([[0.02, 0.01], [0.01, 0.03], [0.05, 0.05]])
     limits = Limits(rate=0.5, tolerance=1e-6, absolute=1e-8, slow=0.1, asleep=1e-3, largest=1e8, horizon=1e9, steps=500)
     end = network.explicit_path(start, np.arange(3), limits)
@@ -116,7 +102,7 @@ def test_memory_that_scipy_never_sets_does_not_warn(monkeypatch):
     monkeypatch.setattr("scipy.integrate._ivp.bdf.np", SimpleNamespace(**vars(np) | {"empty": signaling}))
     target = np.random.default_rng(3).standard_normal((4, 3))
     parameters = {"in": np.zeros(4), "out": np.zeros(3)}
-    learned = unit_learning(linear, (ORTHOGONAL, ORTHOGONAL @ target), squared, parameters=parameters)
+    learned = unit_learning(linear_neuron, (ORTHOGONAL, ORTHOGONAL @ target), half_square, parameters=parameters)
     assert learned.status.value == "converged"
 
 
@@ -146,21 +132,10 @@ def test_linear_networks_on_correlated_inputs_have_the_stages_of_full_weights():
     rng = np.random.default_rng(5)
     X = rng.standard_normal((15, 3)) @ np.diag([1.0, 1.5, 0.6]) @ rng.standard_normal((3, 3))
     Y = X @ rng.standard_normal((3, 2))
-    learned = unit_learning(linear, (X, Y), squared, parameters={"in": np.zeros(3), "out": np.zeros(2)})
+    learned = unit_learning(linear_neuron, (X, Y), half_square, parameters={"in": np.zeros(3), "out": np.zeros(2)})
     full = low_rank_learning(lambda B: 0.5 * jnp.mean(jnp.sum((jnp.asarray(X) @ B[0] - Y) ** 2, 1)), [(3, 2)])
     np.testing.assert_allclose(learned.staircase.times, full.staircase.times, rtol=1e-8)
     np.testing.assert_allclose(learned.staircase.losses, full.staircase.losses, atol=1e-8)
-
-
-def test_relu_neurons_learn_the_positive_and_the_negative_labels_of_orthogonal_samples():
-    y = np.array([1.2, -0.5, 0.7, -1.0])
-    data, parameters = (np.eye(4), y), {"w": np.zeros(4), "a": np.zeros(())}
-    learned = unit_learning(relu, data, squared, parameters=parameters, width=200)
-    positive, negative = np.linalg.norm(y[y > 0]), np.linalg.norm(y[y < 0])
-    assert (learned.degree, learned.status.value) == (2.0, "converged")
-    np.testing.assert_allclose(learned.staircase.times, [4 / positive, 4 / negative], rtol=1e-8)
-    levels = np.array([np.sum(y**2), negative**2, 0.0]) / 8
-    np.testing.assert_allclose(learned.staircase.losses, levels, atol=1e-8)
 
 
 def test_cubic_units_blow_up_at_one_over_rate_and_start():
@@ -168,9 +143,8 @@ def test_cubic_units_blow_up_at_one_over_rate_and_start():
     data = (np.eye(2), np.array([2.0, 0.7]))
     weights = np.array([[0.5, 0.5, 0.5], [0.8, 0.8, 0.8]])
     learned = unit_learning(
-        lambda theta, x, kind: jnp.prod(theta) * x[kind], data, squared,
-        parameters=np.zeros(3), kinds=2, width=1, weights=weights,
-    )  # fmt: skip
+        product_of_kind, data, half_square, parameters=np.zeros(3), kinds=2, width=1, weights=weights
+    )
     assert (learned.degree, learned.time_unit, learned.status.value) == (3.0, "t alpha^1", "converged")
     np.testing.assert_allclose(learned.staircase.times, [1 / (1.0 * 0.5), 1 / (0.35 * 0.8)], rtol=1e-8)
     np.testing.assert_allclose(learned.staircase.losses, [(4 + 0.49) / 4, 0.49 / 4, 0], atol=1e-8)
@@ -178,10 +152,8 @@ def test_cubic_units_blow_up_at_one_over_rate_and_start():
 
 
 def test_targets_of_sizes_far_apart_have_their_stages():
-    found = unit_learning(
-        lambda theta, x, kind: x[kind] * jnp.prod(theta), (np.eye(2), np.array([10.0, 1e-2])),
-        lambda f, y: (f - y) ** 2 / 2, parameters=jnp.zeros(4), kinds=2, width=1,
-    )  # fmt: skip
+    data = np.eye(2), np.array([10.0, 1e-2])
+    found = unit_learning(product_of_kind, data, half_square, parameters=jnp.zeros(4), kinds=2, width=1)
     assert (found.status.value, len(found.stages)) == ("converged", 3)
 
 
@@ -189,7 +161,7 @@ def test_a_unit_whose_direction_still_drifts_becomes_active():
     """Maxima of (x^2 + (1 - 1e-6) y^2) z are nearly a circle, along which directions drift for 1e6 e-folds."""
     data = (np.ones((1, 1)), np.array([[1.0, 1.0 - 1e-6]]))
     learned = unit_learning(
-        lambda theta, x: theta[:2] ** 2 * theta[2] * x[0], data, squared, parameters=np.zeros(3),
+        lambda theta, x: theta[:2] ** 2 * theta[2] * x[0], data, half_square, parameters=np.zeros(3),
         weights=np.array([[0.8, 0.6, 0.7]]),
     )  # fmt: skip
     assert (learned.degree, len(learned.stages), learned.status.value) == (3.0, 2, "converged")
@@ -199,7 +171,7 @@ def test_a_unit_whose_direction_still_drifts_becomes_active():
 def test_a_unit_smooth_at_the_origin_counts_by_its_leading_part():
     data = (np.eye(2), np.array([[1.5, 0.0], [0.0, 0.5]]))
     learned = unit_learning(
-        lambda theta, x: theta["out"] * jnp.tanh(theta["in"] @ x), data, squared,
+        lambda theta, x: theta["out"] * jnp.tanh(theta["in"] @ x), data, half_square,
         parameters={"in": np.zeros(2), "out": np.zeros(2)},
     )  # fmt: skip
     assert (learned.degree, learned.status.value, len(learned.stages)) == (2.0, "unstable", 2)
@@ -211,23 +183,25 @@ def test_every_end_is_one_sentence_with_the_stages_found_so_far():
     parameters = {"in": np.zeros(2), "out": np.zeros(2)}
 
     def ends(Y, **given):
-        return unit_learning(linear, (np.eye(2), np.asarray(Y, float)), squared, parameters=parameters, **given)
+        return unit_learning(
+            linear_neuron, (np.eye(2), np.asarray(Y, float)), half_square, parameters=parameters, **given
+        )
 
     nothing = ends(np.zeros((2, 2)))
     assert (nothing.status.value, len(nothing.stages)) == ("no_utility", 1)
     assert "nothing will ever be learned" in nothing.message
     assert ends(np.eye(2)).status.value == "degenerate"
     data = (np.eye(2), np.array([1.0, 1.0]))
-    tied = unit_learning(diagonal, data, squared, parameters=np.zeros(2), kinds=2, width=1)
+    tied = unit_learning(coordinate, data, half_square, parameters=np.zeros(2), kinds=2, width=1)
     assert (tied.status.value, tied.end) == ("tie", 2.0)
     unbounded = unit_learning(
-        linear, (np.eye(2), np.eye(2)), lambda f, y: jnp.sum(jnp.exp(-f)) + 0 * jnp.sum(y), parameters=parameters
+        linear_neuron, (np.eye(2), np.eye(2)), lambda f, y: jnp.sum(jnp.exp(-f)) + 0 * jnp.sum(y), parameters=parameters
     )
     assert unbounded.status.value == "no_minimum"
     assert "minimum at infinity" in unbounded.message
     broken = unit_learning(
-        linear, (np.eye(2), np.diag([2.0, 1.0])),
-        lambda f, y: jnp.where(jnp.sum(f) > 1, jnp.nan, squared(f, y)), parameters=parameters,
+        linear_neuron, (np.eye(2), np.diag([2.0, 1.0])),
+        lambda f, y: jnp.where(jnp.sum(f) > 1, jnp.nan, half_square(f, y)), parameters=parameters,
     )  # fmt: skip
     assert (broken.status.value, len(broken.stages)) == ("not_finite", 1)
 
@@ -241,7 +215,7 @@ def gated(theta, x):
 def test_weights_still_dormant_in_a_unit_do_not_grow_from_rounding(seed):
     X = np.random.default_rng(0).standard_normal((40, 2))
     y = 2 * (X[:, 0] + 6 * X[:, 1])
-    learned = unit_learning(gated, (X, y), squared, parameters=np.zeros(4), width=1, seed=seed)
+    learned = unit_learning(gated, (X, y), half_square, parameters=np.zeros(4), width=1, seed=seed)
     plateau = (np.mean(y**2) - np.mean(X[:, 0] * y) ** 2 / np.mean(X[:, 0] ** 2)) / 2
     assert (learned.status.value, len(learned.stages)) == ("saddle", 1)
     assert f"a saddle among them, of loss {plateau:.6g}" in learned.message
@@ -249,7 +223,7 @@ def test_weights_still_dormant_in_a_unit_do_not_grow_from_rounding(seed):
 
 def test_near_ties_at_a_finite_scale():
     data = (np.eye(2), np.diag([2.0, 1.9]))
-    learned = unit_learning(linear, data, squared, parameters={"in": np.zeros(2), "out": np.zeros(2)})
+    learned = unit_learning(linear_neuron, data, half_square, parameters={"in": np.zeros(2), "out": np.zeros(2)})
     (order,) = [tie for tie in learned.near_ties(-10.0) if tie.kind == "order"]
     assert order.stage == 1
     np.testing.assert_allclose(order.efolds, 10 * 0.95 * (2 / 1.9 - 1), rtol=1e-9)
@@ -262,16 +236,15 @@ def test_a_tie_of_units_with_the_same_leading_part_belongs_to_the_unit():
     """The advice helps: one unit is followed to a stationary point, and unit_flow follows all from given weights."""
     X = np.random.default_rng(0).standard_normal((40, 3))
     data = X, np.tanh(X @ np.array([1.0, 0.5, -0.3])) + 0.3 * X[:, 0] ** 2
-    unit = lambda theta, x: theta["a"] * jax.nn.gelu(theta["w"] @ x)  # noqa: E731
-    parameters = {"a": np.zeros(()), "w": np.zeros(3)}
-    learned = unit_learning(unit, data, squared, parameters=parameters)
+    unit, parameters = neuron(jax.nn.gelu), {"a": np.zeros(()), "w": np.zeros(3)}
+    learned = unit_learning(unit, data, half_square, parameters=parameters)
     assert learned.status.value == "tie"
     assert "theta and -theta of a GELU or swish unit" in learned.message
     assert "Break the symmetry" not in learned.message
-    alone = unit_learning(unit, data, squared, parameters=parameters, width=1)
+    alone = unit_learning(unit, data, half_square, parameters=parameters, width=1)
     assert (alone.status.value, alone.stages[-1].active) == ("converged", 1)
     weights = {"a": alone.stages[-1].thetas[:, :1].ravel(), "w": alone.stages[-1].thetas[:, 1:]}
-    run = unit_flow(unit, data, squared, weights, degree=2.0, log_scale=-400.0, until=6.0, tolerance=1e-6)
+    run = unit_flow(unit, data, half_square, weights, degree=2.0, log_scale=-400.0, until=6.0, tolerance=1e-6)
     np.testing.assert_allclose(run.losses[-1], alone.stages[-1].loss, atol=1e-6)
     np.testing.assert_allclose(run.rises, alone.stages[-1].time, rtol=0.02)
 
@@ -284,9 +257,7 @@ def test_a_tie_of_units_with_the_same_leading_part_belongs_to_the_unit():
     ],
 )
 def test_one_unit_that_finds_no_minimum_names_the_reason(loss, says):
-    learned = unit_learning(
-        lambda theta, x: theta[0] * theta[1] * x, (np.ones(1), np.ones(1)), loss, parameters=np.zeros(2)
-    )
+    learned = unit_learning(product, (np.ones(1), np.ones(1)), loss, parameters=np.zeros(2))
     assert learned.status.value == "no_minimum"
     assert says in learned.message
 
@@ -294,7 +265,7 @@ def test_one_unit_that_finds_no_minimum_names_the_reason(loss, says):
 def test_a_tie_of_the_data_is_named_as_such():
     data = np.eye(2), np.array([1.0, 1.0])
     unit = lambda theta, x, kind: theta[0] * jnp.tanh(theta[1] * x[kind])  # noqa: E731
-    learned = unit_learning(unit, data, squared, parameters=np.zeros(2), kinds=2, width=1)
+    learned = unit_learning(unit, data, half_square, parameters=np.zeros(2), kinds=2, width=1)
     assert learned.status.value == "tie"
     assert "Break the symmetry of the data" in learned.message
 
@@ -302,6 +273,6 @@ def test_a_tie_of_the_data_is_named_as_such():
 @pytest.mark.parametrize("unit", [1.0, 1e-30, 1e30])
 def test_targets_of_any_size_have_their_stages(unit):
     y = unit * np.array([1.0, -0.5])
-    learned = unit_learning(relu, (np.eye(2), y), squared, parameters={"w": np.zeros(2), "a": np.zeros(())})
-    assert learned.status.value == "converged"
+    learned = unit_learning(relu_neuron, (np.eye(2), y), half_square, parameters={"w": np.zeros(2), "a": np.zeros(())})
+    assert (learned.degree, learned.status.value) == (2.0, "converged")
     np.testing.assert_allclose(np.array(learned.staircase.losses) / unit**2, [0.3125, 0.0625, 0.0], atol=1e-8)

@@ -149,53 +149,20 @@ def test_data_that_nothing_separates_are_refused_by_their_samples(
         solver(TokenData(data.X, without, data.y, data.v))
 
 
-class TestTheCertificateCannotBeFooled:
-    """Any other weights or multipliers have a larger gap, and the bounds hold on either side of the optimum."""
+def test_scales_of_weights_and_multipliers_are_taken_out() -> None:
+    data = gaussian_tokens(5, 4, 12, seed=1)
+    found = nuclear_svm(data)
+    scaled = certify_svm(data, (5 * found.K, 2 * found.Q), 3 * found.multipliers, norm="nuclear")
+    assert scaled.gap == pytest.approx(found.certificate.gap, abs=1e-14)
 
-    def test_of_perturbed_solutions(self) -> None:
-        data = gaussian_tokens(5, 4, 12, seed=1)
-        rng = np.random.default_rng(0)
-        for solver, norm in ((frobenius_svm, "frobenius"), (nuclear_svm, "nuclear")):
-            found = solver(data)
-            optimum = found.certificate.primal
-            for size in (1e-1, 1e-3, 1e-5):
-                K = found.K + size * rng.normal(size=found.K.shape)
-                lam = found.multipliers * np.exp(size * rng.normal(size=found.multipliers.shape))
-                moved = certify_svm(data, (K, found.Q), found.multipliers, norm=norm)
-                weighed = certify_svm(data, (found.K, found.Q), lam, norm=norm)
-                assert moved.primal > optimum * (1 + 1e-2 * size)
-                assert weighed.dual < optimum * (1 - 1e-11)
-                assert moved.gap > 1e-2 * size
 
-    def test_of_a_perturbed_diagonal(self) -> None:
-        data = gaussian_tokens(5, 4, 30, seed=1)
-        found = l1_svm(data)
-        rng = np.random.default_rng(0)
-        for size in (1e-1, 1e-3, 1e-5):
-            moved = certify_svm(data, found.beta + size * rng.normal(size=30), found.multipliers, norm="l1")
-            assert moved.gap > 1e-2 * size
-
-    def test_of_the_other_norm(self) -> None:
-        data = gaussian_tokens(5, 4, 12, seed=1)
-        found = frobenius_svm(data)
-        other = certify_svm(data, (found.K, found.Q), found.multipliers, norm="nuclear")
-        exact = nuclear_svm(data).certificate
-        assert other.dual < exact.dual < exact.primal * (1 + 1e-10) < other.primal
-        assert other.gap > 0.01
-
-    def test_scales_of_weights_and_multipliers_are_taken_out(self) -> None:
-        data = gaussian_tokens(5, 4, 12, seed=1)
-        found = nuclear_svm(data)
-        scaled = certify_svm(data, (5 * found.K, 2 * found.Q), 3 * found.multipliers, norm="nuclear")
-        assert scaled.gap == pytest.approx(found.certificate.gap, abs=1e-14)
-
-    def test_weights_that_separate_nothing_prove_nothing(self) -> None:
-        data = gaussian_tokens(5, 4, 12, seed=1)
-        found = nuclear_svm(data)
-        reversed_ = certify_svm(data, (-found.K, found.Q), found.multipliers, norm="nuclear")
-        assert reversed_.primal == np.inf
-        assert reversed_.gap == 1
-        assert reversed_.dual == pytest.approx(found.certificate.dual)
+def test_weights_that_separate_nothing_prove_nothing() -> None:
+    data = gaussian_tokens(5, 4, 12, seed=1)
+    found = nuclear_svm(data)
+    reversed_ = certify_svm(data, (-found.K, found.Q), found.multipliers, norm="nuclear")
+    assert reversed_.primal == np.inf
+    assert reversed_.gap == 1
+    assert reversed_.dual == pytest.approx(found.certificate.dual)
 
 
 def test_the_certificate_reads_as_a_sentence() -> None:
