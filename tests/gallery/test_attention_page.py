@@ -50,7 +50,3 @@ def test_the_command_builds_it_with_its_provenance(undrawn, tokens, tmp_path, mo
     assert capsys.readouterr().out.endswith(f"Stored in f.nc.\nOpen {tmp_path}/page/index.html in a browser.\n")
     assert "saddlescope attention tokens.npz" in (tmp_path / "page/index.html").read_text("utf-8")
     xr.testing.assert_identical(read("page/attention/flows.nc"), read("f.nc"))
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/notes.txt").write_text("")
-    assert main([*line[:-1], "mine"]) == 2
-    assert "mine must be a gallery or a new folder" in capsys.readouterr().err
