@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from saddlescope import store
 from saddlescope.models.tokens.generators import conditioned_tokens
@@ -17,16 +18,18 @@ def attention(typed):
     return lambda line: typed(f"attention {line}")
 
 
-def test_it_prints_solutions_and_verdicts_and_stores_the_flows(attention):
-    status, out, err = attention("tokens.npz --log-until 3 --out flows.nc")
+def test_it_prints_solutions_and_verdicts_and_stores_and_draws_the_flows(attention, undrawn, tmp_path):
+    status, out, err = attention("tokens.npz --log-until 3 --out flows.nc --site page")
     assert status == 0
     for words in ("2 samples of 3 tokens", "small initial loss", "l1, diagonal", "keys and queries", "minimises"):
         assert words in out
-    assert "Stored in flows.nc." in out
+    assert out.endswith(f"Stored in flows.nc.\nOpen {tmp_path}/page/index.html in a browser.\n")
     assert "tokens.npz: 100%" in err
     stored = store.read("flows.nc")
     assert stored.flow.values.tolist() == ["keys and queries", "W alone", "diagonal"]
     assert float(stored.log_time[-1]) == 3
+    assert "saddlescope attention tokens.npz" in (tmp_path / "page/index.html").read_text("utf-8")
+    xr.testing.assert_identical(store.read("page/attention/flows.nc"), stored)
 
 
 def test_json_has_the_same(attention):
