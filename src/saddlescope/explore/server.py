@@ -35,7 +35,7 @@ from saddlescope.explore.access import Access, persistent_token
 from saddlescope.explore.answer import pages
 from saddlescope.explore.connections import Connection
 from saddlescope.explore.controls import checked_settings, make_controls
-from saddlescope.explore.live_runs import LiveRuns, WorkerEndedError
+from saddlescope.explore.live_runs import LiveRuns
 from saddlescope.explore.toys import SHAPES
 from saddlescope.explore.worker import Folders
 from saddlescope.explore.worker import Request as Task
@@ -207,9 +207,10 @@ class Explorer:
                         return message["done"]
             return {}
 
-        if name not in self.thumbnails or (self.thumbnails[name].done() and self.thumbnails[name].exception()):
-            self.thumbnails[name] = asyncio.create_task(make())
-        return self.thumbnails[name]
+        made = self.thumbnails.get(name)
+        if made is None or (made.done() and (made.exception() or not made.result())):
+            made = self.thumbnails[name] = asyncio.create_task(make())
+        return made
 
     def _stop(self, page: str) -> None:
         if page in self.current:
@@ -239,11 +240,6 @@ class Explorer:
                     if run.do == "run" and "done" in message:
                         self.answers.keep(run.key, line)
                     put(line)
-        except WorkerEndedError as error:
-            put(_line(f"The process of the run ended early ({error}), perhaps for lack of memory. Choose less."))
-        except TimeoutError:
-            limit = f"{self.live.limit:g} s, the limit of this page"
-            put(_line(f"The run was stopped after {limit}. Choose less, give --limit, or use `saddlescope run`."))
         except asyncio.CancelledError:
             put(json.dumps({"stopped": True}) + "\n")
             raise
@@ -277,10 +273,6 @@ def _headed(names: Iterable[str]) -> list[tuple[str, catalogue.Heading]]:
 def _usual_size(entry: str) -> str:
     """Return the size at which a page opens: the quick one, and the default one of toys."""
     return "default" if entry in catalogue.toy_names() else "quick"
-
-
-def _line(sentence: str) -> str:
-    return json.dumps({"failed": sentence}) + "\n"
 
 
 async def _body(request: Request) -> Any:
