@@ -303,18 +303,10 @@ def inside():
     return lambda entry, run: {v.claim for v in entry.judge(run) if v.low <= v.value <= v.high}
 
 
-class Blank:
-    """A drawing that costs nothing."""
-
-    def savefig(self, path):
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine):
-        pass
-
-
 @pytest.fixture
 def undrawn(monkeypatch):
     """Build pages without drawing, for tests of folders and text."""
+    from tiny import Blank
+
     for name in ("draw_matplotlib", "draw_thumbnail"):
         monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())

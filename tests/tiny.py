@@ -197,7 +197,7 @@ def save_pair(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    install()
+    install(blank="TINY_BLANK" in os.environ)
     from saddlescope import cli
 
     sys.exit(cli.main())

@@ -83,34 +83,6 @@ def test_what_cannot_be_measured_is_reported_and_the_rest_is_done(call):
     assert err.count("not measurable in this precision") == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "reported"),
-    [
-        ("spectra base.pt", "tuned must name one checkpoint or more"),
-        ("spectra base.pt nowhere", "There is no checkpoint nowhere"),
-        ("spectra base.pt step1.pt", "Pass --heads"),
-        ("spectra base.pt step1.pt --heads 4", "must split into 4 heads"),
-        ("spectra base.pt step1.pt --heads two", "heads must be a number, or PATTERN=NUMBER; got 'two'"),
-        ("spectra base.pt step1.pt --heads 2 --heads a=3", "heads must have a pattern each if there are several"),
-        ("spectra base.pt step1.pt --heads a=2 --heads a=3", "heads must have each pattern once; got 'a' twice"),
-        ("spectra base.pt step1.pt --heads vision=2", "a pattern that matches this name"),
-        ("extract-lora base.pt step1.pt --out there --rank 1 --embeddings", "embeddings need a base whose config.json"),
-        ("spectra base.pt step1.pt --heads 2 --out base.pt/s.nc", "Cannot write"),
-        ("extract-lora base.pt step1.pt", "Missing option '--out'"),
-        ("extract-lora base.pt nowhere --out there --rank 1", "There is no checkpoint nowhere"),
-        ("extract-lora base.pt base.pt --out there --rank 1", "must differ from base.pt"),
-    ],
-)
-def test_bad_input_is_a_sentence_and_status_2(call, tmp_path, line, reported):
-    before = sorted(tmp_path.iterdir())
-    status, out, err = call(line)
-    assert status == 2
-    assert reported in err.splitlines()[-1]
-    assert "Traceback" not in err
-    assert out == ""
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_an_adapter_and_what_each_rank_keeps(call, tmp_path):
     status, out, err = call("extract-lora base.pt step1.pt --energy 0.9 --no-logits --out adapter")
     assert status == 0

@@ -47,19 +47,3 @@ def test_ranks_go_down_and_sums_go_into_adapters_and_bases(call, tmp_path):
         expected += weight * one[f"{name}.lora_B.weight"].double() @ one[f"{name}.lora_A.weight"].double()
     found = load_file(tmp_path / "merged/base.safetensors")[f"{name}.weight"].double()
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("line", "reported"),
-    [
-        ("lora resize base.safetensors --rank 1 --out c", "must be an adapter"),
-        ("lora resize a.safetensors --rank 1 --format kohya --out c", "must name a class of Diffusers"),
-        ("lora merge a.safetensors --base base.safetensors --rank 2 --out c", "base must be given without --energy"),
-    ],
-)
-def test_what_cannot_be_used_is_one_sentence_and_nothing_is_written(call, tmp_path, line, reported):
-    before = sorted(tmp_path.iterdir())
-    status, out, err = call(line)
-    assert (status, out) == (2, "")
-    assert reported in err.splitlines()[-1]
-    assert sorted(tmp_path.iterdir()) == before

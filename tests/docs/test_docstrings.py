@@ -2,24 +2,28 @@
 
 import doctest
 import importlib
-import pkgutil
+from pathlib import Path
 
 import jax
 import pytest
 
 import saddlescope
 
-MODULES = [module.name for module in pkgutil.walk_packages(saddlescope.__path__, "saddlescope.")]
+SOURCE = Path(saddlescope.__file__).parent
+MODULES = [
+    ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for file in sorted(SOURCE.rglob("*.py"))
+    if ">>> " in file.read_text("utf-8")
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     with jax.enable_x64(False):  # as for users
         result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
     assert result.failed == 0
 
 
 def test_there_are_examples():
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    examples = sum(len(test.examples) for name in MODULES for test in finder.find(importlib.import_module(name)))
-    assert examples >= 20
+    assert len(MODULES) >= 20

@@ -224,7 +224,7 @@ def test_the_browser_is_not_given_the_token_a_run_has_a_limit_and_workers_end_wi
     assert f'url={server.address}"' in page.read_text()
     assert page.stat().st_mode & 0o777 == 0o600
     assert "stopped after 2 s" in server.messages(seconds="600")[-1]["failed"]
-    assert "done" in server.messages(level="0.34")[-1]
+    until(lambda: "done" in server.messages(level="0.34")[-1])  # the first run of a process is slow on a busy machine
     workers = server.workers()
     server.stop(signal.SIGKILL)
     until(lambda: all(map(ended, workers)))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.cli import main
 from saddlescope.gallery import build_attention
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.store import read
@@ -12,13 +11,8 @@ from saddlescope.studies import implicit_bias
 
 
 @pytest.fixture(scope="module")
-def tokens():
-    return gaussian_tokens(2, 3, 3, seed=0)
-
-
-@pytest.fixture(scope="module")
-def found(tokens):
-    return implicit_bias(tokens, log_until=30.0, tolerance=1e-4)
+def found():
+    return implicit_bias(gaussian_tokens(2, 3, 3, seed=0), log_until=30.0, tolerance=1e-4)
 
 
 def test_the_page_has_answers_pictures_and_data(found, tmp_path):
@@ -40,17 +34,3 @@ def test_a_flow_without_a_direction_is_drawn_without_it(undrawn, found, tmp_path
     assert "flow, diagonal" in text
     assert "flow, W alone" not in text
     assert "a &lt;b&gt;remark&lt;/b&gt;" in text
-
-
-def test_the_command_builds_it_with_its_provenance(undrawn, tokens, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    np.savez("tokens.npz", X=tokens.X, z=tokens.z, y=tokens.y, v=tokens.v)
-    line = ["attention", "tokens.npz", "--log-until", "3", "--site", "page"]
-    assert main([*line, "--out", "f.nc"]) == 0
-    assert capsys.readouterr().out.endswith(f"Stored in f.nc.\nOpen {tmp_path}/page/index.html in a browser.\n")
-    assert "saddlescope attention tokens.npz" in (tmp_path / "page/index.html").read_text("utf-8")
-    xr.testing.assert_identical(read("page/attention/flows.nc"), read("f.nc"))
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/notes.txt").write_text("")
-    assert main([*line[:-1], "mine"]) == 2
-    assert "mine must be a gallery or a new folder" in capsys.readouterr().err

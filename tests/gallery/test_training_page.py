@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from test_spectra_page import spectra
 
+import tiny
 from saddlescope._shared.errors import InputError
 from saddlescope.cli import main
 from saddlescope.gallery import build_training
@@ -45,9 +46,9 @@ def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
     log, single = RecordLog(tmp_path / "ranks.jsonl"), spectra(4, heads=False).assign_coords(step=[1, 2, 4, 8])
     page = tmp_path / "site/index.html"
     loss = tmp_path / "log.csv"  # which never has a line
-    command = [sys.executable, "-m", "saddlescope", "watch", str(log.path), "--site", str(page.parent)]
-    command += ["--loss", str(loss)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+    command = [sys.executable, tiny.__file__, "watch", str(log.path), "--site", str(page.parent), "--loss", str(loss)]
+    blank = os.environ | {"TINY_BLANK": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=blank) as watching:
         assert watching.stderr is not None
         notes = iter(watching.stderr.readline, "")
         assert any("Waiting for" in note for note in notes)

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from matplotlib.offsetbox import AnnotationBbox
+from pictures import figure, panel
 
 from saddlescope._shared.errors import InputError
 from saddlescope.figures.records import MOST_FILM_BYTES
 from saddlescope.plot import (
     LIGHT,
     Axis,
-    Figure,
     Film,
     Line,
-    Panel,
     Picture,
     draw_matplotlib,
     draw_plotly,
@@ -35,14 +34,6 @@ def film(frames=5, grid=(2, 3), size=(4, 6), **options):
     """Return a film in which every image differs from every other."""
     images = np.random.default_rng(0).integers(0, 256, (frames, *grid, *size, 3), np.uint8)
     return Film(**{"steps": 10 * np.arange(frames), "images": images} | options)
-
-
-def figure(*panels, **options):
-    return Figure(name="f", title="t", caption="c", panels=panels, **options)
-
-
-def panel(*marks, x=None, y=None):
-    return Panel(x=x or Axis("colour"), y=y or Axis("size"), marks=marks)
 
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)

@@ -4,6 +4,7 @@ import itertools
 import json
 
 import numpy as np
+import pictures
 import pytest
 import xarray as xr
 
@@ -236,19 +237,15 @@ def test_cells_are_reported_by_their_names_on_a_page():
     cells = Kinds(
         x=np.arange(2), y=np.arange(1), z=np.array([[1, -1]]), kinds=(Kind("a", 0, "+"), Kind("<b>", None, "-"))
     )
-    spec = draw_plotly(figure_of(cells, Axis("n", names=("<u>", "v")), Axis("m", "s", names=("w",))))
+    spec = draw_plotly(
+        pictures.figure(pictures.panel(cells, x=Axis("n", names=("<u>", "v")), y=Axis("m", "s", names=("w",))))
+    )
     trace = spec["panels"][0]["data"][0]
     assert trace["z"] == [[1, None]]
     assert trace["text"] == [["-", ""]]
     assert trace["hovertext"][0][0] == "<b>&lt;b&gt;</b><br>n &lt;u&gt;<br>m (s) w"
     assert trace["meta"]["colors"] == [0, None]
     assert spec["panels"][0]["layout"]["xaxis"]["ticktext"] == ["&lt;u&gt;", "v"]
-
-
-def figure_of(mark, x, y):
-    from saddlescope.plot import Figure, Panel
-
-    return Figure(name="f", title="t", caption="c", panels=(Panel(x=x, y=y, marks=(mark,)),))
 
 
 def test_many_names_are_thinned_and_long_ones_shortened():

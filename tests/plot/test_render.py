@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pictures import figure, panel
 
 from saddlescope.plot import (
     DARK,
     LIGHT,
     Axis,
     Band,
-    Figure,
     Heat,
     Line,
     Mark,
-    Panel,
     draw_matplotlib,
     draw_plotly,
     draw_thumbnail,
@@ -26,17 +25,6 @@ from saddlescope.plot.series import first_legend, legend
 
 T = np.linspace(0, 10, 51)
 LOG = Axis("loss", scale="log")
-
-
-def figure(*panels, **options):
-    return Figure(name="f", title="t", caption="c", panels=panels, **options)
-
-
-X, Y = Axis("t"), Axis("y")
-
-
-def panel(*marks, x=X, y=Y):
-    return Panel(x=x, y=y, marks=marks)
 
 
 @pytest.fixture

@@ -41,25 +41,3 @@ def test_failed_points_are_reported_one_in_a_line_and_make_the_status_1(swept_by
 def test_many_failures_are_counted(swept_by):
     err = swept_by("tiny/walk --grid kind=fails --seeds 0:23 --size quick --processes 1")[2]
     assert err.splitlines()[-1] == "... and 3 more; the data set has them all."
-
-
-@pytest.mark.parametrize(
-    ("line", "reported"),
-    [
-        ("tiny/wlak --seeds 0:2", "There is no entry"),
-        ("tiny/walk", "must have an axis"),
-        ("tiny/walk --seeds 0:2 --processes 0", "processes must be at least 1"),
-        ("tiny/walk --seeds 0:2 --processes two", "--processes"),
-        ("tiny/walk --seeds 0:2 --processes 2 --scheduler tcp://x:1", "left out with a scheduler"),
-        ("tiny/walk --seeds 0:2 --set dim", "--set must be NAME=VALUE"),
-        ("tiny/walk --seeds 0:2 --data nowhere", "--data must be an existing folder"),
-        ("tiny/walk --seeds 0:2 --out begun", "Cannot write"),
-        ("tiny/walk --seeds 0:2 --sede", "No such option"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_status_2(swept_by, tmp_path, line, reported):
-    (tmp_path / "begun").write_text("")
-    status, out, err = swept_by(line)
-    assert (status, out) == (2, "")
-    assert reported in err
-    assert len(err.strip().splitlines()) == 1

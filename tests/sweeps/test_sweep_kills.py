@@ -16,7 +16,7 @@ import xarray as xr
 from saddlescope.sweeps import Sweep, stored_sweeps
 from waiting import until
 
-_SWEEP = ["sweep", "tiny/walk", "--seeds", "0:16", "--grid", "kind=walk,fails", "--set", "pause=0.02"]
+_SWEEP = ["sweep", "tiny/walk", "--seeds", "0:8", "--grid", "kind=walk,fails", "--set", "pause=0.04"]
 
 
 class Killed:
@@ -71,7 +71,7 @@ class Killed:
         assert "Traceback" not in ended.stderr
         self.look()
         again = [(kind, seed) for _, kind, seed, _ in self.begun()[before:]]
-        assert len(again) <= 32 - done, "finished points are not made again"
+        assert len(again) <= 16 - done, "finished points are not made again"
         (file,) = stored_sweeps(self.folder / "out")
         return Sweep.open(file)
 
@@ -79,7 +79,7 @@ class Killed:
 @pytest.fixture
 def undisturbed(swept, tmp_path, types_unchecked):
     with types_unchecked():
-        return swept("kind=walk,fails", seeds="0:16", size="default", settings={"pause": "0.0"}, out=tmp_path / "other")
+        return swept("kind=walk,fails", seeds="0:8", size="default", settings={"pause": "0.0"}, out=tmp_path / "other")
 
 
 def same(made, undisturbed):

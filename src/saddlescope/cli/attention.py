@@ -10,7 +10,7 @@ import typer
 
 from saddlescope._shared.errors import MissingExtraError
 from saddlescope._shared.output_paths import NETCDF, require_writable_file
-from saddlescope.cli.options import AsJson, number, whole_number
+from saddlescope.cli.options import AsJson, Site, number, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, unwritten
 
 
@@ -37,10 +37,7 @@ def attention(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.nc", help="Store the flows over time in this file.")
     ] = None,
-    site: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Build a page of pictures in this folder; an earlier one is replaced."),
-    ] = None,
+    site: Site = None,
     as_json: AsJson = False,
 ) -> int:
     """Find the norm that gradient flow on softmax attention minimises on these token data."""

@@ -42,6 +42,10 @@ Weights = Annotated[
 ]
 
 
+Site = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Build a page of pictures in this folder; an earlier one is replaced."),
+]
 LossFile = Annotated[
     Path | None,
     typer.Option(

@@ -15,6 +15,7 @@ from saddlescope.cli.options import (
     LossColumn,
     LossFile,
     Matrices,
+    Site,
     Weights,
     parse_heads,
     read_loss_file,
@@ -38,10 +39,7 @@ def spectra(
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.nc", help="File for the spectra.")] = Path("spectra.nc"),
-    site: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Build a page of pictures in this folder; an earlier one is replaced."),
-    ] = None,
+    site: Site = None,
     matrices: Matrices = None,
     attention: Annotated[bool, typer.Option(help="Measure attention heads, not only single matrices.")] = True,
     top: Annotated[

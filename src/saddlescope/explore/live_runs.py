@@ -12,10 +12,6 @@ from saddlescope.reproduction.process_pool import Event, ProcessPool
 _IMPORTS = ("saddlescope.explore.answer", "jax")  # what nearly every run needs
 
 
-class WorkerEndedError(Exception):
-    """The process of a run ended early; its exit status is minus the signal that killed it."""
-
-
 class LiveRuns:
     """Processes that answer requests.
 
@@ -35,11 +31,7 @@ class LiveRuns:
     async def ask(self, request: Request) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the messages of a request; the last has one of the keys done, refused, failed, stopped.
 
-        Closing the generator stops the run.
-
-        Raises:
-            WorkerEndedError: the process ended early.
-            TimeoutError: the run took longer than the limit.
+        Closing the generator stops the run. One whose process ends early, or that takes longer than the limit, failed.
         """
         name, final = next(self._names), False
         self._loop = asyncio.get_running_loop()
@@ -53,9 +45,13 @@ class LiveRuns:
                         timeout.reschedule(self._loop.time() + self.limit)
                         event, value = "progress", [0.0, ""]
                     final = event != "progress"
-                    if event == "ended":
-                        raise WorkerEndedError(f"exit status {value}")
+                    if event == "ended":  # the status is minus the signal that killed it
+                        how = f"ended early (exit status {value}), perhaps for lack of memory"
+                        event, value = "failed", f"The process of the run {how}. Choose less."
                     yield {event: value}
+        except TimeoutError:
+            limit = f"{self.limit:g} s, the limit of this page"
+            yield {"failed": f"The run was stopped after {limit}. Choose less, give --limit, or use `saddlescope run`."}
         finally:
             del self._news[name]
             if not final:

@@ -19,7 +19,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -36,7 +35,7 @@ from saddlescope.explore.access import Access, persistent_token
 from saddlescope.explore.answer import pages
 from saddlescope.explore.connections import Connection
 from saddlescope.explore.controls import checked_settings, make_controls
-from saddlescope.explore.live_runs import LiveRuns, WorkerEndedError
+from saddlescope.explore.live_runs import LiveRuns
 from saddlescope.explore.toys import SHAPES
 from saddlescope.explore.worker import Folders
 from saddlescope.explore.worker import Request as Task
@@ -54,47 +53,6 @@ _QUIET = 3.0  # seconds without a run of a page, after which the server may comp
 _CLIENTS = 32  # pages that may wait for a run
 _NAME = 100  # characters of a page's name
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A run that a page asks for.
-
-    Attributes:
-        client: the page, a random name of its own.
-        entry: its name.
-        size: of the parameters.
-        settings: parameters that differ from those of the size, checked.
-    """
-
-    client: str
-    entry: str
-    size: str
-    settings: dict[str, str]
-
-    @classmethod
-    def of(cls, body: Any) -> "Asked":
-        """Return what a request asks for.
-
-        Raises:
-            InputError: it is not a record of strings, it has no name, or its entry, size or settings do not exist or do
-                not fit.
-        """
-        fields = ("client", "entry", "size")
-        if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in fields):
-            raise InputError("A request must be a JSON object with the strings client, entry and size.")
-        settings = body.get("settings", {})
-        if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
-            raise InputError("settings must be a JSON object of strings.")
-        client, entry, size = (body[name] for name in fields)
-        if not 0 < len(client) <= _NAME:
-            raise InputError(f"client must have 1 to {_NAME} characters; got {len(client)}.")
-        return cls(client, entry, size, checked_settings(find_entry(entry), size, settings))
-
-    @property
-    def key(self) -> str:
-        """Text that is equal for equal runs."""
-        return json.dumps([self.entry, self.size, sorted(self.settings.items())])
 
 
 class _Answers:
@@ -169,20 +127,20 @@ class Explorer:
 
     async def run(self, request: Request) -> Response:
         """Run an entry and stream its messages; the client that goes away, or asks again, stops it."""
-        asked = Asked.of(await _body(request))
+        page, task = _asked(await _body(request), "run", self.folders)
         self.asked_at = time.monotonic()
-        await self._make_way(asked)
-        if line := self.answers.get(asked.key):
-            self._stop(asked.client)
+        await self._make_way(task)
+        if line := self.answers.get(task.key):
+            self._stop(page)
             return Response(line, media_type="application/x-ndjson")
-        if len(self.current) >= _CLIENTS and asked.client not in self.current:
+        if len(self.current) >= _CLIENTS and page not in self.current:
             raise HTTPException(429, "Too many pages wait for a run; close some.")
-        return StreamingResponse(self._messages(asked), media_type="application/x-ndjson")
+        return StreamingResponse(self._messages(page, task), media_type="application/x-ndjson")
 
     async def save(self, request: Request) -> Response:
         """Store a run as `saddlescope run` does."""
-        asked = Asked.of(await _body(request))
-        return StreamingResponse(self._messages(asked, do="save"), media_type="application/x-ndjson")
+        page, task = _asked(await _body(request), "save", self.folders)
+        return StreamingResponse(self._messages(page, task), media_type="application/x-ndjson")
 
     async def thumbnail(self, request: Request) -> Response:
         """Return the small pictures of a toy."""
@@ -208,92 +166,104 @@ class Explorer:
         """Start a process, then make the pictures of the first page, unless the command names an entry."""
         self.live.prepare()
         for name in () if self.entry else catalogue.toy_names():
-            await self._warm(Asked("", name, "default", {}))
+            await self._warm(Task("run", name, "default", {}, self.folders))
             await self._thumbnail(name)
         for name, several in SHAPES.items():
             for settings in several if self.entry in ("", name) else ():
-                await self._warm(Asked("", name, "default", settings))
+                await self._warm(Task("run", name, "default", settings, self.folders))
 
-    async def _warm(self, asked: Asked) -> None:
+    async def _warm(self, run: Task) -> None:
         """Run something before anyone asks, and again if it has to make way."""
 
         async def follow() -> None:
-            async for _ in self._messages(asked):
+            async for _ in self._messages("", run):
                 pass
 
-        while asked.key not in self.warming:
+        while run.key not in self.warming:
             while self.current or time.monotonic() - self.asked_at < _QUIET:
                 await asyncio.sleep(0.5)
-            task = self.warming[asked.key] = asyncio.create_task(follow())
+            task = self.warming[run.key] = asyncio.create_task(follow())
             try:
                 await asyncio.wait({task})
             finally:
-                del self.warming[asked.key]
+                del self.warming[run.key]
             if not task.cancelled():
                 return
 
-    async def _make_way(self, asked: Asked) -> None:
+    async def _make_way(self, run: Task) -> None:
         """Wait for a run that is made in advance if it is this one, and stop any other."""
         for key, task in list(self.warming.items()):
-            if key == asked.key:
+            if key == run.key:
                 await asyncio.wait({task})
             else:
                 task.cancel()
 
     def _thumbnail(self, name: str) -> "asyncio.Task[dict[str, Any]]":
         async def make() -> dict[str, Any]:
-            asked = Asked("", name, "default", {})
-            async with aclosing(self._ask(asked, "thumbnail")) as messages:
+            task = Task("thumbnail", name, "default", {}, self.folders)
+            async with aclosing(self.live.ask(task)) as messages:
                 async for message in messages:
                     if "done" in message:
                         return message["done"]
             return {}
 
-        if name not in self.thumbnails or (self.thumbnails[name].done() and self.thumbnails[name].exception()):
-            self.thumbnails[name] = asyncio.create_task(make())
-        return self.thumbnails[name]
+        made = self.thumbnails.get(name)
+        if made is None or (made.done() and (made.exception() or not made.result())):
+            made = self.thumbnails[name] = asyncio.create_task(make())
+        return made
 
-    def _ask(self, asked: Asked, do: Literal["run", "save", "thumbnail"]) -> AsyncGenerator[dict[str, Any], None]:
-        return self.live.ask(Task(do, asked.entry, asked.size, asked.settings, self.folders))
+    def _stop(self, page: str) -> None:
+        if page in self.current:
+            self.current.pop(page).cancel()
 
-    def _stop(self, client: str) -> None:
-        if client in self.current:
-            self.current.pop(client).cancel()
-
-    async def _messages(self, asked: Asked, do: Literal["run", "save"] = "run") -> AsyncIterator[str]:
-        """Yield the messages of a run as lines; errors are messages too."""
-        self._stop(asked.client)
+    async def _messages(self, page: str, run: Task) -> AsyncIterator[str]:
+        """Yield the messages of a run of a page, or of none, as lines; errors are messages too."""
+        self._stop(page)
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        task = asyncio.create_task(self._follow(asked, do, lines.put_nowait))
-        if asked.client:
-            self.current[asked.client] = task
+        task = asyncio.create_task(self._follow(run, lines.put_nowait))
+        if page:
+            self.current[page] = task
         try:
             while line := await lines.get():
                 yield line
         finally:
             task.cancel()
-            if self.current.get(asked.client) is task:
-                del self.current[asked.client]
+            if self.current.get(page) is task:
+                del self.current[page]
 
-    async def _follow(self, asked: Asked, do: Literal["run", "save"], put: Callable[[str | None], None]) -> None:
+    async def _follow(self, run: Task, put: Callable[[str | None], None]) -> None:
         """Put the messages of a run as lines, then None."""
         try:
-            async with aclosing(self._ask(asked, do)) as messages:
+            async with aclosing(self.live.ask(run)) as messages:
                 async for message in messages:
                     line = json.dumps(message, ensure_ascii=False) + "\n"
-                    if do == "run" and "done" in message:
-                        self.answers.keep(asked.key, line)
+                    if run.do == "run" and "done" in message:
+                        self.answers.keep(run.key, line)
                     put(line)
-        except WorkerEndedError as error:
-            put(_line(f"The process of the run ended early ({error}), perhaps for lack of memory. Choose less."))
-        except TimeoutError:
-            limit = f"{self.live.limit:g} s, the limit of this page"
-            put(_line(f"The run was stopped after {limit}. Choose less, give --limit, or use `saddlescope run`."))
         except asyncio.CancelledError:
             put(json.dumps({"stopped": True}) + "\n")
             raise
         finally:
             put(None)
+
+
+def _asked(body: Any, do: Literal["run", "save"], folders: Folders) -> tuple[str, Task]:
+    """Return the page that asks for a run, a random name of its own, and the task, whose settings are checked.
+
+    Raises:
+        InputError: the body is not a record of strings, it has no name, or its entry, size or settings do not exist or
+            do not fit.
+    """
+    fields = ("client", "entry", "size")
+    if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in fields):
+        raise InputError("A request must be a JSON object with the strings client, entry and size.")
+    settings = body.get("settings", {})
+    if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
+        raise InputError("settings must be a JSON object of strings.")
+    page, entry, size = (body[name] for name in fields)
+    if not 0 < len(page) <= _NAME:
+        raise InputError(f"client must have 1 to {_NAME} characters; got {len(page)}.")
+    return page, Task(do, entry, size, checked_settings(find_entry(entry), size, settings), folders)
 
 
 def _headed(names: Iterable[str]) -> list[tuple[str, catalogue.Heading]]:
@@ -303,10 +273,6 @@ def _headed(names: Iterable[str]) -> list[tuple[str, catalogue.Heading]]:
 def _usual_size(entry: str) -> str:
     """Return the size at which a page opens: the quick one, and the default one of toys."""
     return "default" if entry in catalogue.toy_names() else "quick"
-
-
-def _line(sentence: str) -> str:
-    return json.dumps({"failed": sentence}) + "\n"
 
 
 async def _body(request: Request) -> Any:

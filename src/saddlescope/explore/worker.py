@@ -46,6 +46,11 @@ class Request:
     settings: Mapping[str, str]
     folders: Folders
 
+    @property
+    def key(self) -> str:
+        """Text that is equal for equal runs."""
+        return json.dumps([self.entry, self.size, sorted(self.settings.items())])
+
     def __call__(self, report: Report) -> dict[str, Any]:
         """Return the answer, in JSON values."""
         from saddlescope.explore.answer import answer, thumbnails
@@ -71,15 +76,14 @@ class Request:
         """Return the stamped run: a kept one, or a new one."""
         from saddlescope.reproduction.runner import stamped_run
 
-        key = json.dumps([self.entry, self.size, dict(self.settings)])
-        if key not in _kept:
+        if self.key not in _kept:
             entry, folders = find_entry(self.entry), self.folders
             params = entry.configure(self.size, self.settings)
             with tempfile.TemporaryDirectory(dir=folders.shared) as scratch:
                 read = entry.checksums(params, folders.data, report=report)
                 context = RunContext(Path(scratch), report, folders.data, folders.shared / "parts", data_sets=read)
-                _kept[key] = stamped_run(entry, params, context, self.size, self.settings).load()
-        _kept.move_to_end(key)
+                _kept[self.key] = stamped_run(entry, params, context, self.size, self.settings).load()
+        _kept.move_to_end(self.key)
         while len(_kept) > _KEPT:
             _kept.popitem(last=False)
-        return _kept[key]
+        return _kept[self.key]

@@ -28,7 +28,7 @@ from saddlescope.sweeps import Sweep
 
 _Stored = TypeVar("_Stored", Reproduction, Sweep)
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
-_PREFERENCE = ("paper", "reduced", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
+_PREFERENCE = ("paper", "reduced", "default", "", "quick")  # of the runs of an entry; "" has parameters set by hand
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +108,22 @@ class StoredView(Generic[_Stored]):
         return FigureView.all(self.draw())
 
     @property
+    def counted(self) -> bool:
+        """False if it is in no tally."""
+        raise NotImplementedError
+
+    @property
+    def tallies(self) -> Mapping[Any, Mapping[Outcome, int]]:
+        """Number of verdicts of each outcome, by kind of claim."""
+        raise NotImplementedError
+
+    @property
+    def outcomes(self) -> str:
+        """Kind and outcome of each counted claim, as the filter of the index reads them: "printed/holds"."""
+        found = ((kind, outcome) for kind, of in self.tallies.items() for outcome, n in of.items() if n)
+        return " ".join(f"{kind}/{outcome.replace(' ', '-')}" for kind, outcome in found) if self.counted else ""
+
+    @property
     def legend(self) -> tuple[Series, ...]:
         """Series of the picture on the card."""
         return first_legend(self.figures[0].figure)
@@ -135,7 +151,7 @@ class RunView(StoredView[Reproduction]):
         return claim_rows(self.stored.verdicts)
 
     @cached_property
-    def tallies(self) -> dict[Kind, dict[Outcome, int]]:
+    def tallies(self) -> dict[Kind, dict[Outcome, int]]:  # type: ignore[override]
         """Number of claims of each outcome, by kind."""
         return tallies(self.stored.verdicts)
 
@@ -171,38 +187,21 @@ class RunView(StoredView[Reproduction]):
         first = {"Paper": self.stored.entry.citation, "Data": data_in_words(made.data_sets), "Seed": made.seeds}
         return origin(self.stored.run.attrs, first, ", after a resume" if made.resumed else "")
 
-
-@dataclass(frozen=True, eq=False)
-class Card:
-    """An entry on the index: its best run, and all of them."""
-
-    runs: Sequence[RunView]
-
-    @property
-    def best(self) -> RunView:
-        """Run on the card: the paper's size before the default, the quick one last."""
-        return self.runs[0]
-
     @property
     def counted(self) -> bool:
-        """False if no run is judged, so that the entry is in no tally."""
-        return not self.best.stored.unjudged
+        """False if the run is not judged, so that it is in no tally."""
+        return not self.stored.unjudged
 
     @property
     def heading(self) -> str:
         """Heading of its section: the citation of the paper; entries without a judged run are in a section apart."""
-        citation = self.best.stored.entry.citation or "Your entries"
+        citation = self.stored.entry.citation or "Your entries"
         return citation if self.counted else f"Not judged: {citation}"
-
-    @property
-    def outcomes(self) -> str:
-        """Kind and outcome of each counted claim, for the filter: "printed/holds extension/not-seen"."""
-        return counted_outcomes(self.best.tallies) if self.counted else ""
 
     @property
     def words(self) -> str:
         """Text that the search looks through."""
-        entry, verdicts = self.best.stored.entry, self.best.stored.verdicts
+        entry, verdicts = self.stored.entry, self.stored.verdicts
         return " ".join((entry.name, entry.title, entry.source, *(v.statement for v in verdicts))).lower()
 
 
@@ -242,13 +241,6 @@ def size_in_words(count: int) -> str:
     return f"{number(count / 1e6, 2)} MB"
 
 
-def counted_outcomes(tallied: Mapping[Any, Mapping[Outcome, int]]) -> str:
-    """Return the kinds and outcomes that occur in a tally, as the filter of the index reads them."""
-    return " ".join(
-        f"{kind}/{outcome.replace(' ', '-')}" for kind, of in tallied.items() for outcome, n in of.items() if n
-    )
-
-
 def claim_rows(verdicts: Sequence[Verdict]) -> tuple[dict[str, Any], ...]:
     """Return the rows of a table of claims, those about a paper first."""
     return tuple({"of": v, "cells": verdict_cells(v), "bullet": bullet(v)} for v in papers_first(verdicts))
@@ -259,16 +251,19 @@ def papers_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda verdict: tuple(Kind).index(verdict.kind))
 
 
-def cards(runs: Sequence[RunView]) -> list[Card]:
-    """Return one card per entry, by paper and name, in the order of the index: quick runs last."""
+def by_entry(runs: Sequence[RunView]) -> list[list[RunView]]:
+    """Return the runs of each entry, by paper and name, in the order of the index: entries without a judged run last.
+
+    The first run of an entry is the one on its card: the paper's size before the default, the quick one last.
+    """
 
     def preference(run: RunView) -> tuple[int, str]:
         size = run.slug if run.slug in SIZES else ""
         return _PREFERENCE.index(size), run.stored.provenance.label
 
     names = sorted({run.name for run in runs})
-    found = [Card(sorted((r for r in runs if r.name == name), key=preference)) for name in names]
-    return sorted(found, key=lambda card: (not card.counted, card.heading.lower()))
+    found = [sorted((r for r in runs if r.name == name), key=preference) for name in names]
+    return sorted(found, key=lambda of_one: (not of_one[0].counted, of_one[0].heading.lower()))
 
 
 def environment() -> Environment:
@@ -300,5 +295,5 @@ def _linked(text: str) -> Markup:
     return Markup(_ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', str(escape(text))))  # noqa: S704
 
 
-def _tally(shown: Sequence[Card]) -> dict[Kind, dict[Outcome, int]]:
-    return tallies(v for card in shown if card.counted for v in card.best.stored.verdicts)
+def _tally(shown: Sequence[Sequence[RunView]]) -> dict[Kind, dict[Outcome, int]]:
+    return tallies(v for best, *_ in shown if best.counted for v in best.stored.verdicts)

@@ -21,7 +21,7 @@ from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope._shared.output_paths import require_writable_folder
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.replaced_folder import recover_folder, replaced_folder
-from saddlescope.gallery.page_views import Card, FigureView, RunView, cards, environment
+from saddlescope.gallery.page_views import FigureView, RunView, by_entry, environment
 from saddlescope.gallery.sweep_page import SweepView
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
 from saddlescope.plot.film_images import png, sprite
@@ -66,7 +66,7 @@ def build(
         runs = drawn.all(run_files, lambda file: RunView(Reproduction.open(file)))
         if not runs and not sweeps:
             raise InputError(f"No file in {folder} can be shown; rerun the entries.")
-        _write_pages(new, cards(runs), sweeps)
+        _write_pages(new, by_entry(runs), sweeps)
     return site / "index.html"
 
 
@@ -118,22 +118,22 @@ class _Drawing:
         return view
 
 
-def _write_pages(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
+def _write_pages(site: Path, shown: list[list[RunView]], sweeps: list[SweepView]) -> None:
     pages = environment()
     write_assets(site / "assets")
-    papers = sorted({one.paper for one in (*sweeps, *(card.best for card in shown))})
+    papers = sorted({one.paper for one in (*sweeps, *(best for best, *_ in shown))})
     write_page(
         site / "index.html", pages.get_template("index.html").render(cards=shown, sweeps=sweeps, papers=papers, root="")
     )
-    for card, before, after in zip(shown, [None, *shown], [*shown[1:], None], strict=False):
-        beside = {"previous": before and before.best, "next": after and after.best}
-        for run in card.runs:
-            others = [other for other in card.runs if other is not run]
+    for runs, before, after in zip(shown, [None, *shown], [*shown[1:], None], strict=False):
+        beside = {"previous": before and before[0], "next": after and after[0]}
+        for run in runs:
+            others = [other for other in runs if other is not run]
             same = [sweep for sweep in sweeps if sweep.name == run.name]
             page = pages.get_template("run.html").render(run=run, others=others, sweeps=same, root="../../", **beside)
             write_page(site / run.page, page)
     for sweep, before, after in zip(sweeps, [None, *sweeps], [*sweeps[1:], None], strict=False):
-        runs = [run for card in shown for run in card.runs if run.name == sweep.name]
+        runs = [run for of_one in shown for run in of_one if run.name == sweep.name]
         beside = {"previous": before, "next": after}
         page = pages.get_template("sweep.html").render(view=sweep, runs=runs, root="../../../", **beside)
         write_page(site / sweep.page, page)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from saddlescope.gallery.page_views import StoredView, counted_outcomes, origin
+from saddlescope.gallery.page_views import StoredView, origin
 from saddlescope.plot import Figure
 from saddlescope.plot.phase_diagram import phase_figures
 from saddlescope.plot.phase_layout import values_of
@@ -56,11 +56,6 @@ class SweepView(StoredView[Sweep]):
         return self.stored.grid.size != "quick"
 
     @property
-    def outcomes(self) -> str:
-        """Kind and outcome of each counted claim, for the filter of the index."""
-        return counted_outcomes(self.tallies) if self.counted else ""
-
-    @property
     def words(self) -> str:
         """Text that the search looks through."""
         return " ".join((self.name, self.title, *self.stored.data.claim_statement.values.tolist())).lower()
@@ -73,7 +68,7 @@ class SweepView(StoredView[Sweep]):
         return f"{found[State.FINISHED]} of {sum(found.values())} points finished{others}"
 
     @cached_property
-    def tallies(self) -> dict[str, dict[Outcome, int]]:
+    def tallies(self) -> dict[str, dict[Outcome, int]]:  # type: ignore[override]
         """Number of verdicts of each outcome over all points, by kind of claim."""
         data, kinds = self.stored.data, self.stored.data.claim_kind.values
         return {

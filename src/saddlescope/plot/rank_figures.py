@@ -14,7 +14,7 @@ number, or by module.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -89,28 +89,16 @@ def spectrum_figure(ds: xr.Dataset) -> Figure:
     Args:
         ds: spectra.
     """
-    shown, width = _layers(ds), _width(ds)
-    pair = {
+    shown = _layers(ds)
+    curves = {
         "at initialization": (1, normalized(ds.initial_spectrum)),
-        "learned update": (0, _last(ds)),
+        "learned update": (0, normalized(ds.update_spectrum.isel(step=-1), ds.noise_floor.isel(step=-1))),
     }
-    panels = []
-    for product, name in PRODUCTS.items():
-        for layer in shown:
-            marks: list[Band | Line] = []
-            for label, (color, spectra) in pair.items():
-                values = spectra.sel(layer=layer, product=product).isel(index=slice(width))
-                low, high = values.min(_over(ds)).values, values.max(_over(ds)).values
-                x = values.index.values + 1
-                marks.append(Band(x=x, low=low, high=high, group=label, color=color))
-                marks.append(Line(x=x, y=values.mean(_over(ds)).values, label=label, group=label, color=color))
-            title = f"{name}, {layer_title(layer)}"
-            panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
     return Figure(
         name="spectrum",
         title="Spectra of the learned update and of the initial product",
         caption=f"Singular values divided by the largest; mean and range over {_crowd(ds)}." + _left_out(ds, shown),
-        panels=tuple(panels),
+        panels=_spectra_panels(ds, shown, curves, ranges=True),
     )
 
 
@@ -126,30 +114,40 @@ def spectrum_stages_figure(ds: xr.Dataset) -> Figure:
     spaced = np.geomspace(max(float(ds.step[0]), float(ds.step[-1]) / 1000), float(ds.step[-1]), 4)
     chosen = ds.step.values[sorted({int(np.abs(ds.step.values - at).argmin()) for at in spaced})].tolist()
     middle = sorted({0, ds.sizes["layer"] // 2, ds.sizes["layer"] - 1})
-    shown, width = ds.layer.values[middle].tolist(), _width(ds)
+    shown = ds.layer.values[middle].tolist()
     curves = {"at initialization": (1, normalized(ds.initial_spectrum))}
     for color, step in zip((0, 2, 3, 4), chosen, strict=False):
         update = normalized(ds.update_spectrum.sel(step=step), ds.noise_floor.sel(step=step))
         curves[f"update {_moment(ds, step)}"] = (color, update)
-    panels = []
-    for product, name in PRODUCTS.items():
-        for layer in shown:
-            marks = []
-            for label, (color, spectra) in curves.items():
-                values = spectra.sel(layer=layer, product=product).isel(index=slice(width))
-                x, style = values.index.values + 1, "dashed" if color == 1 else "solid"
-                mean = values.mean(_over(ds)).values
-                marks.append(Line(x=x, y=mean, label=label, group=label, color=color, style=style))
-            title = f"{name}, {layer_title(layer)}"
-            panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
     return Figure(
         name="spectrum-stages",
         title="Spectra of the update at stages of training",
         caption=f"Singular values divided by the largest, mean over {_crowd(ds)}; dashed: the initial product."
         f"{' Shown are the first, the middle and the last layer.' if len(shown) > 2 else ''}",
-        panels=tuple(panels),
+        panels=_spectra_panels(ds, shown, curves),
         columns=len(shown),
     )
+
+
+def _spectra_panels(
+    ds: xr.Dataset, layers: Sequence[Any], curves: Mapping[str, tuple[int, xr.DataArray]], *, ranges: bool = False
+) -> tuple[Panel, ...]:
+    """Draw spectra by their labels, with colours: means over the heads, with ranges or the initial ones dashed."""
+    panels = []
+    for product, name in PRODUCTS.items():
+        for layer in layers:
+            marks: list[Band | Line] = []
+            for label, (color, spectra) in curves.items():
+                values = spectra.sel(layer=layer, product=product).isel(index=slice(_width(ds)))
+                x, mean = values.index.values + 1, values.mean(_over(ds)).values
+                if ranges:
+                    low, high = values.min(_over(ds)).values, values.max(_over(ds)).values
+                    marks.append(Band(x=x, low=low, high=high, group=label, color=color))
+                style = "dashed" if color == 1 and not ranges else "solid"
+                marks.append(Line(x=x, y=mean, label=label, group=label, color=color, style=style))
+            title = f"{name}, {layer_title(layer)}"
+            panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
+    return tuple(panels)
 
 
 def evolution_figure(ds: xr.Dataset, *, layer: Any) -> Figure:
@@ -225,10 +223,6 @@ def initial_stable_rank(ds: xr.Dataset) -> xr.DataArray:
     top = ds.initial_spectrum.isel(index=0)
     squares = ds.initial_norm**2 if "initial_norm" in ds else (ds.initial_spectrum**2).sum("index")
     return squares / (top**2).where(top > 0)
-
-
-def _last(ds: xr.Dataset) -> xr.DataArray:
-    return normalized(ds.update_spectrum.isel(step=-1), ds.noise_floor.isel(step=-1))
 
 
 def _over(ds: xr.Dataset) -> tuple[str, ...]:

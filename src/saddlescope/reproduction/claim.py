@@ -61,7 +61,7 @@ class Outcome(StrEnum):
 
     def counted(self, n: int) -> str:
         """Return a number of claims with this outcome in words, such as "2 hold"."""
-        return f"{n} {_PLURALS.get(self, self) if n != 1 else self}"
+        return f"{n} {self if n == 1 else self.removesuffix('s')}"
 
     @property
     def inside(self) -> bool | None:
@@ -70,13 +70,6 @@ class Outcome(StrEnum):
             return None
         return self in (Outcome.HOLDS, Outcome.AGREES, Outcome.SEEN)
 
-
-_PLURALS = {
-    Outcome.HOLDS: "hold",
-    Outcome.FAILS: "fail",
-    Outcome.AGREES: "agree",
-    Outcome.DIFFERS: "differ",
-}
 
 _WORDS = {
     Kind.PRINTED: (Outcome.HOLDS, Outcome.FAILS),

@@ -119,19 +119,19 @@ class Parameter(ReprMixin):
         """Raise InputError, in one sentence, unless a value fits."""
         if self._fits_all(value) if self.many else self._fits(value):
             return
-        if self.many:
-            wanted = f"{self.requirement}, such as {self.name}={self.text(self.default)}"
-        elif self.choices and isinstance(value, str):
+        if self.choices and isinstance(value, str) and not self.many:
             raise unknown(f"choice for {self.name}", value, self.choices)
-        else:
-            wanted = self._bounds if self._bounds and self._is_of_type(value) else self._type
+        wanted = self._bounds if self._bounds and not self.many and self._is_of_type(value) else self._kind
         given = value if isinstance(value, tuple) else (value,)
         if self.type is int and any(isinstance(one, int) and abs(one) >= _LARGEST for one in given):
             wanted = "below 2^31 in size"
         raise InputError(f"{self.name} must be {wanted}; got {shown(value)}.")
 
     @property
-    def _type(self) -> str:
+    def _kind(self) -> str:
+        """Kind of value in words, with an example."""
+        if self.many:
+            return f"{self.requirement}, such as {self.name}={self.text(self.default)}"
         example = {int: "3", float: "1e-8", bool: "true", str: "word"}[self.type]
         return f"{_ONE[self.type]}, such as {self.name}={example}"
 
@@ -178,8 +178,7 @@ class Parameter(ReprMixin):
             else:
                 value = self._parse(text)
         except (ValueError, KeyError) as error:
-            wanted = f"{self.requirement}, such as {self.name}={self.text(self.default)}" if self.many else self._type
-            raise InputError(f"{self.name} must be {wanted}; got {shown(text)}.") from error
+            raise InputError(f"{self.name} must be {self._kind}; got {shown(text)}.") from error
         self.check(value)
         return value
 

@@ -146,20 +146,16 @@ class Reproduction(ReprMixin):
             yield
         except InputError:
             raise
-        except (ArithmeticError, IndexError, SystemExit, TypeError, ValueError) as error:
-            raise InputError(
-                f"{self.file} holds other data than the {what} of {self.entry.name} read ({type(error).__name__}:"
-                f" {error}); saddlescope {self.provenance.versions.get('saddlescope', 'unknown')} stored it."
-                " Rerun it with --again."
-            ) from error
-        except (KeyError, AttributeError) as error:
-            # run.loss and run["loss"] raise different errors for an absent variable; other errors are defects
-            if isinstance(error, AttributeError) and not str(error).startswith("'Dataset'"):
+        except (ArithmeticError, AttributeError, LookupError, SystemExit, TypeError, ValueError) as error:
+            # run.loss and run["loss"] raise different errors for an absent variable
+            of_run = isinstance(error, AttributeError) and str(error).startswith("'Dataset'")
+            if isinstance(error, AttributeError) and not of_run:
                 raise
-            raise InputError(
-                f"{self.file} lacks {str(error).split()[-1]}, which the {what} of {self.entry.name} need: saddlescope"
-                f" {self.provenance.versions.get('saddlescope', 'unknown')} stored it. Rerun it with --again."
-            ) from error
+            fault = f"holds other data than the {what} of {self.entry.name} read ({type(error).__name__}: {error})"
+            if of_run or isinstance(error, KeyError):
+                fault = f"lacks {str(error).split()[-1]}, which the {what} of {self.entry.name} need"
+            version = self.provenance.versions.get("saddlescope", "unknown")
+            raise InputError(f"{self.file} {fault}: saddlescope {version} stored it. Rerun it with --again.") from error
 
 
 def stored_files(folder: str | os.PathLike[str]) -> tuple[Path, ...]:

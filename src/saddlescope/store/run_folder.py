@@ -55,11 +55,14 @@ class RunFolder(ReprMixin):
         return self.file.with_name(f"{self.digest}.partial")
 
     @contextmanager
-    def lock(self) -> Iterator[Path]:
+    def lock(self, patience: float = 0.2) -> Iterator[Path]:
         """Lock the run for this process and yield its scratch folder, which is created if absent.
 
         Fails at once, not after hours of work, if the folder cannot be written or the disk is full. The content of the
         scratch folder stays for the next try; `clear` removes it.
+
+        Args:
+            patience: seconds to wait for another process at this run; negative: without end.
 
         Raises:
             BusyError: another process is at this run.
@@ -70,7 +73,7 @@ class RunFolder(ReprMixin):
                 undo.enter_context(new_folder(self.file.parent))  # a failed try leaves no empty folders
                 output_file(self.file)
                 busy = f"is at this run of {self.entry} already; wait for it, or give another folder."
-                undo.enter_context(file_lock(self._lock_file, busy))
+                undo.enter_context(file_lock(self._lock_file, busy, patience))
                 probe(self.file.parent)
                 undo.callback(_remove_empty, self.scratch)
                 self.scratch.mkdir(exist_ok=True)

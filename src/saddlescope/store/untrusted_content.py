@@ -5,6 +5,7 @@ that `write` makes keeps. It writes strings of fixed length; those of variable l
 earlier versions, are read one by one, since many of them may be one long string.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,7 +104,4 @@ def _take_attribute(attributes: Any, name: str, left: _Left) -> None:
 
 
 def _count(shape: tuple[int, ...] | None) -> int:
-    count = 1 if shape is not None else 0
-    for length in shape or ():
-        count *= int(length)
-    return count
+    return 0 if shape is None else math.prod(map(int, shape))  # of Python's integers, which do not overflow

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import threading
-import time
 import traceback
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,7 +13,7 @@ from typing import Any
 import xarray as xr
 
 from saddlescope import store
-from saddlescope._shared.errors import BusyError, InputError, StorageError
+from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -23,7 +22,6 @@ from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.own_code import described
 from saddlescope.reproduction.runner import identity, json_values, stamped_run
 
-BUSY_PAUSE = 0.2  # seconds between two checks of a point that another process is running
 _one_at_a_time = threading.Lock()  # entries may draw from generators that all threads of a process share
 
 
@@ -119,22 +117,18 @@ class Point(ReprMixin):
         Raises:
             StorageError: the folder cannot be written or the disk is full; the point does not count as failed.
         """
-        with _one_at_a_time:
-            while self.state is State.MISSING:
-                try:
-                    with self.run_folder.lock() as scratch:
-                        if self.state is State.MISSING:
-                            self._run(RunContext(scratch, report, data, data_sets=self.data_sets))
-                        self.run_folder.clear()
-                    return
-                except BusyError:
-                    time.sleep(BUSY_PAUSE)
+        if self.state is not State.MISSING:
+            return
+        with _one_at_a_time, self.run_folder.lock(patience=-1.0) as scratch:
+            if self.state is State.MISSING:
+                self._run(RunContext(scratch, report, data, data_sets=self.data_sets))
+            self.run_folder.clear()
 
     def _run(self, context: RunContext) -> None:
         entry = entries.find_entry(self.entry)
         try:
             run = stamped_run(entry, self.params, context, self.size, self.settings)
-        except (StorageError, BusyError):
+        except StorageError:
             raise
         except InputError as error:
             self.fail(str(error), traceback.format_exc() if error.__cause__ is not None else "")

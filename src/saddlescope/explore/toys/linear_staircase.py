@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.figures.time_axes import scale_label
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Estimate, RunContext
 from saddlescope.reproduction.formatting import number
@@ -118,16 +119,10 @@ def steps(run: xr.Dataset, values: np.ndarray) -> dict[str, Any]:
     return {"x": np.append(run.stage.values, end), "y": np.append(values, values[-1]), "style": "steps"}
 
 
-def _scale(log10_scale: float) -> str:
-    """Return the initial scale as text: 10⁻⁸ or 0.0316."""
-    if log10_scale == int(log10_scale):
-        return "10" + f"{int(log10_scale)}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return number(10.0**log10_scale, 3) if log10_scale > -300 else f"10^{log10_scale:g}".replace("-", "−")
-
-
 def _found(run: xr.Dataset) -> str:
     """Return what the run shows: how well the times fit, or that a change is absent."""
-    scale, worst = f"From α = {_scale(run.attrs['log10_scale'])}", float(time_errors(run).max())
+    scale = f"From {scale_label(run.attrs['log10_scale'] * np.log(10))}"
+    worst = float(time_errors(run).max())
     if not np.isfinite(worst):
         return f"{scale}, some of the predicted steps are missing"
     return f"{scale}, every step is within {number(100 * worst, 2)} % of its predicted time"
