@@ -12,6 +12,7 @@ from kinds import READ, Einsum, GatedQueries, SampleSecond
 from torch import nn
 from torch.nn import functional
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Separate
 from saddlescope.ranks.attention.attention_blocks import find_attention
@@ -101,37 +102,32 @@ class Strange(nn.Module):
         self.setting.count = 2
 
 
+def by_hand(**options):
+    return (Separate("keys", "queries", "values", "out", **options),)
+
+
 def test_unknown_names_are_refused_and_can_be_named_by_hand():
     model = nn.Sequential(Strange())
     offered = r"got Sequential, which has none\. Pass layouts=\(Separate\('keys', 'queries', 'values', 'out', heads=N\)"
     with pytest.raises(InputError, match=offered) as reported:
         attention_blocks(model)
     assert len(str(reported.value)) <= 300
-    by_hand = Separate("keys", "queries", "values", "out", heads="setting.count")
-    (block,) = attention_blocks(model, (by_hand,))
+    (block,) = attention_blocks(model, by_hand(heads="setting.count"))
     torch.testing.assert_close(block.factors().key[1], model[0].keys.weight[4:].T.detach())
-    assert attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))[0].factors().key.shape == (
-        4,
-        8,
-        2,
-    )
+    assert attention_blocks(model, by_hand(heads=4))[0].factors().key.shape == (4, 8, 2)
 
 
 def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
-    model = Strange()
-    with pytest.raises(
-        InputError, match=r"Strange.*Strange must have its number of heads as an integer under num_heads, "
-    ):
-        attention_blocks(model, (Separate("keys", "queries", "values", "out"),))
-    with pytest.raises(InputError, match=r"Strange.*must split into 3 heads; got \(in, out\) shapes \(8, 8\)"):
-        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=3),))
-    cross = GPT2Attention(8, 2)
+    model, cross = Strange(), GPT2Attention(8, 2)
     cross.c_attn = type(cross.c_attn)(16, 8)
-    with pytest.raises(InputError, match=r"GPT2Attention.*c_attn must have queries, keys and values of the width 8"):
-        attention_blocks(cross)
+    unknown = "Strange.*Strange must have its number of heads as an integer under num_heads, "
+    refused(unknown, attention_blocks, model, by_hand())
+    split = r"Strange.*must split into 3 heads; got \(in, out\) shapes \(8, 8\)"
+    refused(split, attention_blocks, model, by_hand(heads=3))
+    refused("GPT2Attention.*c_attn must have queries, keys and values of the width 8", attention_blocks, cross)
     model.keys = nn.Linear(8, 12)
-    with pytest.raises(InputError, match=r"Strange.*divisor of its 4 heads for keys, and as many.*got 6 and 4"):
-        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))
+    divisor = "Strange.*divisor of its 4 heads for keys, and as many.*got 6 and 4"
+    refused(divisor, attention_blocks, model, by_hand(heads=4))
 
 
 class _NeedsGPU(nn.Module):
