@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.ranks.attention.linear_weights import is_conv1d
 from saddlescope.ranks.checkpoints.adapter_files import CONFIG, PREFIX, AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import with_lengths
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
@@ -281,4 +282,4 @@ def _is_transposed(model: nn.Module, name: str) -> bool:
         module = model.get_submodule(name.rpartition(".")[0])
     except AttributeError:
         return False
-    return type(module).__name__ == "Conv1D" or bool(getattr(module, "is_transposed", False))
+    return is_conv1d(module) or bool(getattr(module, "is_transposed", False))
