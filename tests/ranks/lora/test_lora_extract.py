@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from saved_models import save
+from saved_models import gpt2, llama, save
 from stored_models import moved, stored
 
 from refusals import refused
@@ -17,23 +17,6 @@ pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
 
 LINEAR = ("c_attn.weight", "c_proj.weight", "c_fc.weight", "_proj.weight")
-
-
-def gpt2(seed=0):
-    config = transformers.GPT2Config(
-        n_layer=2, n_head=4, n_embd=24, vocab_size=50, n_positions=16, bos_token_id=0, eos_token_id=0
-    )
-    torch.manual_seed(seed)
-    return transformers.GPT2LMHeadModel(config)
-
-
-def llama(seed=0):
-    config = transformers.LlamaConfig(
-        hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        vocab_size=50, max_position_embeddings=32,
-    )  # fmt: skip
-    torch.manual_seed(seed)
-    return transformers.LlamaForCausalLM(config)
 
 
 def tuned_like(model, *, size=0.02, decay=0.6, seed=1):

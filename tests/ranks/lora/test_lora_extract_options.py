@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from saved_models import TEXT, build, load, saved_pair, with_adapter
-from test_lora_extract import gpt2, llama
+from saved_models import TEXT, build, gpt2, llama, load, saved_pair, with_adapter
 
 from refusals import refused
 from saddlescope.ranks.lora import extract_lora, logits_error
