@@ -22,7 +22,7 @@ KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llam
 
 def from_factors(factors, x, scale=None):
     """Yield by the paper's formula what each head reads, and its factor of the output."""
-    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
+    for W_K, W_Q, W_V, W_O in zip(*factors.product(0), *factors.product(1), strict=True):
         width = W_K.shape[1] if scale is None else scale
         yield functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1) @ x @ W_V, W_O.T
 
@@ -73,7 +73,8 @@ def test_multihead_attention_with_keys_and_values_of_other_widths():
     assert module.in_proj_weight is None
     x, k, v = (torch.randn(2, 6, width, dtype=torch.float64) for width in (12, 5, 7))
     total = 0
-    for W_K, W_Q, W_V, W_O in zip(*attention_blocks(module)[0].factors().expanded()[:4], strict=True):
+    factors = attention_blocks(module)[0].factors()
+    for W_K, W_Q, W_V, W_O in zip(*factors.product(0), *factors.product(1), strict=True):
         total = total + functional.softmax(x @ W_Q @ W_K.T @ k.transpose(1, 2) / math.sqrt(3), dim=-1) @ v @ W_V @ W_O.T
     torch.testing.assert_close(total, module(x, k, v, need_weights=False)[0].detach())
 
