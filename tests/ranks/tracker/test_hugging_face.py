@@ -48,13 +48,14 @@ def make_trainer(folder, *callbacks, **options):
         "dataloader_pin_memory": False,
     }  # fmt: skip
     args = TrainingArguments(str(folder), **usual | options)
-    data = {"train_dataset": TEXTS, "eval_dataset": TEXTS}
-    return Trainer(fresh_gpt2(SIZES, seed=0), args, callbacks=list(callbacks), **data)
+    model = fresh_gpt2(SIZES, seed=0)
+    return Trainer(model, args, train_dataset=TEXTS, eval_dataset=TEXTS, callbacks=list(callbacks))
 
 
 def train(folder, *callbacks, resume=None, **options):
     trainer = make_trainer(folder, *callbacks, **options)
     trainer.train(resume_from_checkpoint=resume)
+    assert trainer.model is not None
     return trainer.model
 
 
