@@ -78,6 +78,18 @@ def text_model(seed=0, **settings):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**TEXT, **settings)).eval()
 
 
+def llama():
+    """Build one with fewer keys than queries."""
+    return text_model(num_key_value_heads=2)
+
+
+def gpt2():
+    """Build one whose layers store their weights as (inputs, outputs)."""
+    torch.manual_seed(0)
+    sizes = {"n_layer": 2, "n_head": 4, "n_embd": 24, "vocab_size": 50, "n_positions": 16}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+
+
 def save(model, folder):
     """Save a model as Transformers does."""
     with quietly():

@@ -6,6 +6,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from saddlescope.ranks.checkpoints import checkpoint_spectra
+
+
+def of_matrices(*sources, **options):
+    """Return the spectra of all single matrices between checkpoints, or of adapters."""
+    return checkpoint_spectra(*sources, attention=False, matrices="*", **options)
+
 
 def moved(tensors, seed, size=0.1):
     """Return tensors with every floating-point one moved a little, as by training."""

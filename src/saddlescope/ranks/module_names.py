@@ -19,6 +19,12 @@ def first_few(names: Iterable[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def around(name: str) -> list[str]:
+    """Return the names of a module and of all modules around it, from "", the model, on."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts) + 1)]
+
+
 def unwrap_model(model: nn.Module) -> nn.Module:
     """Return the model inside `torch.compile` and DistributedDataParallel."""
     while True:

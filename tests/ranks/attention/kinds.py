@@ -304,6 +304,12 @@ def largest(scores):
     return scores.masked_fill(scores < scores.topk(2, -1).values[..., -1:], -1e9)
 
 
+def of_heads(before=(1.0,) * 4, after=(1.0,) * 4):
+    """Return a class whose heads multiply their scores and their attention weights by these factors."""
+    first, second = (torch.tensor(one)[:, None, None] for one in (before, after))
+    return llama(lambda m, q, k, v: (q @ k.mT / 2 * first).softmax(-1) * second @ v)
+
+
 def with_other_forward():
     module, layer = llama(lambda m, q, k, v: attend(q, k, v))(), nn.Linear(12, 12)
     original = module.q_proj.forward
@@ -374,6 +380,28 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
         llama(lambda m, q, k, v: (q @ k.mT * m.scale).softmax(-1) @ v, scale=lambda: nn.Parameter(torch.tensor(-1.0))),
         "refused", "a head multiplies its scores by 0 or by a negative number",
     ),
+    **{
+        f"{what} of heads times {factors}": (of_heads(**{where: factors}), outcome, reason and reason.format(what))
+        for where, what in (("before", "scores"), ("after", "attention weights"))
+        for factors, outcome, reason in (
+            ((1.0, 0.0, 1.0, 1.0), "refused", "a head multiplies its {} by 0 or by a negative number"),
+            ((1.0, -1.0, 1.0, 1.0), "refused", "a head multiplies its {} by 0 or by a negative number"),
+            ((1.0, 2.0, 3.0, 4.0), "verified", "heads multiply their {} by numbers of their own"),
+            ((1.0, 1e-3, 1.0, 1.0), "verified", "heads multiply their {} by numbers of their own"),
+            ((2.0, 2.0, 2.0, 2.0), "verified", None),
+        )
+    },
+    **{
+        f"scores of a token times {name}": (
+            llama(lambda m, q, k, v, factor=factor: (q @ k.mT * factor(q)).softmax(-1) @ v), outcome, ""
+        )
+        for name, factor, outcome in (
+            ("minus a length", lambda q: -q.norm(dim=-1, keepdim=True), "refused"),
+            ("a sign", lambda q: q[..., :1].sign(), "refused"),
+            ("0 or 1", lambda q: (q[..., :1] > 0).float(), "refused"),
+            ("a length", lambda q: q.norm(dim=-1, keepdim=True), "verified"),
+        )
+    },
     "LoRA of kohya's scripts": (with_other_forward, "unchecked", "the forward pass of q_proj is replaced from outside"),
     "a hook": (with_hook, "unchecked", "hooks of q_proj may change what it computes"),
     "x-transformers, laser": (

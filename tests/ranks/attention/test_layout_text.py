@@ -2,7 +2,7 @@
 
 import pytest
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.ranks import Fused, Interleaved, KeyValue, Latent, Separate
 from saddlescope.ranks.attention.layout_text import layout_from_text, read_layouts
 
@@ -46,5 +46,4 @@ def test_no_text_is_no_layout():
     ],
 )
 def test_other_texts_are_refused(text, message):
-    with pytest.raises(InputError, match=message):
-        layout_from_text(text)
+    refused(message, layout_from_text, text)

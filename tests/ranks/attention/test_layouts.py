@@ -12,6 +12,7 @@ from kinds import READ, Einsum, GatedQueries, SampleSecond
 from torch import nn
 from torch.nn import functional
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Separate
 from saddlescope.ranks.attention.attention_blocks import find_attention
@@ -21,7 +22,7 @@ KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llam
 
 def from_factors(factors, x, scale=None):
     """Yield by the paper's formula what each head reads, and its factor of the output."""
-    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
+    for W_K, W_Q, W_V, W_O in zip(*factors.product(0), *factors.product(1), strict=True):
         width = W_K.shape[1] if scale is None else scale
         yield functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1) @ x @ W_V, W_O.T
 
@@ -72,7 +73,8 @@ def test_multihead_attention_with_keys_and_values_of_other_widths():
     assert module.in_proj_weight is None
     x, k, v = (torch.randn(2, 6, width, dtype=torch.float64) for width in (12, 5, 7))
     total = 0
-    for W_K, W_Q, W_V, W_O in zip(*attention_blocks(module)[0].factors().expanded()[:4], strict=True):
+    factors = attention_blocks(module)[0].factors()
+    for W_K, W_Q, W_V, W_O in zip(*factors.product(0), *factors.product(1), strict=True):
         total = total + functional.softmax(x @ W_Q @ W_K.T @ k.transpose(1, 2) / math.sqrt(3), dim=-1) @ v @ W_V @ W_O.T
     torch.testing.assert_close(total, module(x, k, v, need_weights=False)[0].detach())
 
@@ -101,37 +103,32 @@ class Strange(nn.Module):
         self.setting.count = 2
 
 
+def by_hand(**options):
+    return (Separate("keys", "queries", "values", "out", **options),)
+
+
 def test_unknown_names_are_refused_and_can_be_named_by_hand():
     model = nn.Sequential(Strange())
     offered = r"got Sequential, which has none\. Pass layouts=\(Separate\('keys', 'queries', 'values', 'out', heads=N\)"
     with pytest.raises(InputError, match=offered) as reported:
         attention_blocks(model)
     assert len(str(reported.value)) <= 300
-    by_hand = Separate("keys", "queries", "values", "out", heads="setting.count")
-    (block,) = attention_blocks(model, (by_hand,))
+    (block,) = attention_blocks(model, by_hand(heads="setting.count"))
     torch.testing.assert_close(block.factors().key[1], model[0].keys.weight[4:].T.detach())
-    assert attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))[0].factors().key.shape == (
-        4,
-        8,
-        2,
-    )
+    assert attention_blocks(model, by_hand(heads=4))[0].factors().key.shape == (4, 8, 2)
 
 
 def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
-    model = Strange()
-    with pytest.raises(
-        InputError, match=r"Strange.*Strange must have its number of heads as an integer under num_heads, "
-    ):
-        attention_blocks(model, (Separate("keys", "queries", "values", "out"),))
-    with pytest.raises(InputError, match=r"Strange.*must split into 3 heads; got \(in, out\) shapes \(8, 8\)"):
-        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=3),))
-    cross = GPT2Attention(8, 2)
+    model, cross = Strange(), GPT2Attention(8, 2)
     cross.c_attn = type(cross.c_attn)(16, 8)
-    with pytest.raises(InputError, match=r"GPT2Attention.*c_attn must have queries, keys and values of the width 8"):
-        attention_blocks(cross)
+    unknown = "Strange.*Strange must have its number of heads as an integer under num_heads, "
+    refused(unknown, attention_blocks, model, by_hand())
+    split = r"Strange.*must split into 3 heads; got \(in, out\) shapes \(8, 8\)"
+    refused(split, attention_blocks, model, by_hand(heads=3))
+    refused("GPT2Attention.*c_attn must have queries, keys and values of the width 8", attention_blocks, cross)
     model.keys = nn.Linear(8, 12)
-    with pytest.raises(InputError, match=r"Strange.*divisor of its 4 heads for keys, and as many.*got 6 and 4"):
-        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))
+    divisor = "Strange.*divisor of its 4 heads for keys, and as many.*got 6 and 4"
+    refused(divisor, attention_blocks, model, by_hand(heads=4))
 
 
 class _NeedsGPU(nn.Module):

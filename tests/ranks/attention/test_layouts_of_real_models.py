@@ -60,14 +60,13 @@ def test_scores_and_outputs_are_those_of_the_products(name, monkeypatch):
     outputs = [resolve(block.module, block.layout.output) for block in blocks]
     out, seen = entered_and_left(model, [*inputs, *outputs], run)
     for block, into, outof, probabilities in zip(blocks, inputs, outputs, out.attentions, strict=True):
-        x, factors = seen[into][0], block.factors().expanded()
+        x, (key, query), (value, read) = seen[into][0], *map(block.factors().product, (0, 1))
         assert block.heads == 4
-        scale = factors.key.shape[-1] ** -0.5
-        scores = torch.einsum("bid,hdk,hek,bje->bhij", x, factors.query, factors.key, x) * scale
+        scores = torch.einsum("bid,hdk,hek,bje->bhij", x, query, key, x) * key.shape[-1] ** -0.5
         seeing = probabilities > 0
         assert seeing.double().mean() > 0.5
         torch.testing.assert_close(scores.masked_fill(~seeing, -torch.inf).softmax(-1), probabilities)
-        left = torch.einsum("bhij,bjd,hdk,hek->bie", probabilities, x, factors.value, factors.output)
+        left = torch.einsum("bhij,bjd,hdk,hek->bie", probabilities, x, value, read)
         torch.testing.assert_close(left, seen[outof][1])
 
 

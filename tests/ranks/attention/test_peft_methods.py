@@ -67,7 +67,7 @@ def test_products_are_those_of_the_merged_weights(method):
 def test_the_tracker_follows_a_fine_tuning(method):
     """Train with SGD: the update is that between the merged models, and the tracker changes no bit of it."""
     model, free = adapted(method), adapted(method)
-    before = find_attention(copy.deepcopy(model).merge_and_unload()).blocks[1].factors().expanded()
+    before = find_attention(copy.deepcopy(model).merge_and_unload()).blocks[1].factors()
     tracker = RankTracker(model)
     tokens = torch.arange(3, 15).reshape(2, 6)
     for one in (model, free):
@@ -80,7 +80,7 @@ def test_the_tracker_follows_a_fine_tuning(method):
             optimizer.step()
     for (name, ours), theirs in zip(model.state_dict().items(), free.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs), name
-    after = find_attention(model.merge_and_unload()).blocks[1].factors().expanded()
+    after = find_attention(model.merge_and_unload()).blocks[1].factors()
     for index, product in enumerate(("KQ", "VO")):
         left, right = after.product(index)
         first, second = before.product(index)

@@ -16,7 +16,7 @@ from torch.nn.utils import parametrizations
 from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Fused, RankTracker, Separate
-from saddlescope.ranks.attention.attention_blocks import find_attention
+from saddlescope.ranks.attention.attention_blocks import find_attention, require_attention
 
 
 def found_in(module, name="attn"):
@@ -33,7 +33,7 @@ def test_outcomes_and_reasons(name):
     assert row.reason.startswith(reason) if reason is not None else row.reason == ""
     if outcome == "refused":
         assert row.reason
-        refused(f"with attn .{type(module).__name__}.: ", RankTracker, nn.ModuleDict({"attn": module}))
+        refused(f"with attn .{type(module).__name__}.: ", require_attention, found, nn.ModuleDict({"attn": module}))
     else:
         assert len(found.blocks) == 1
         assert row.heads == (1 if name == "images without a number of heads" else 4)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from attention_standins import all_kinds
 from safetensors.torch import save_file
-from stored_models import moved, sharded, stored
+from stored_models import moved, of_matrices, sharded, stored
 
 from refusals import refused
 from saddlescope._shared.errors import InputError
@@ -269,7 +269,7 @@ def test_names_that_no_module_can_have_are_passed_by(tmp_path):
 def test_stacks_of_matrices_are_named(tmp_path):
     tensors = {"blocks.0.attn.W_Q": torch.ones(4, 16, 4), "embed.W_E": torch.ones(32, 16)}
     base, tuned = stored(tmp_path / "base", tensors), stored(tmp_path / "tuned", {n: 2 * t for n, t in tensors.items()})
-    found = checkpoint_spectra(base, tuned, attention=False, matrices="*")
+    found = of_matrices(base, tuned)
     assert "more than two axes, which were not measured: blocks.0.attn.W_Q." in found.attrs["remarks"]
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file, save_file
+from stored_models import of_matrices
 
 from refusals import refused
 from saddlescope._shared.errors import InputError
@@ -91,6 +92,15 @@ def save_mlx(folder, name="adapters.safetensors", **parameters):
     (folder / "adapter_config.json").write_text(json.dumps(settings))
 
 
+def of_a_base(tmp_path, tensors, *, settings=None, **options):
+    """Return the spectra of an adapter file with its base, a matrix q.weight."""
+    save_file({"q.weight": draw(5, 6, seed=3)}, tmp_path / "base.safetensors")
+    save_file({name: one.contiguous().clone() for name, one in tensors.items()}, tmp_path / "a.safetensors")
+    if settings is not None:
+        (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    return of_matrices(tmp_path / "base.safetensors", tmp_path / "a.safetensors", **options)
+
+
 @pytest.mark.parametrize("kind", UPDATES)
 def test_an_update_is_that_of_its_formula(kind, tmp_path):
     parts, expected = UPDATES[kind]
@@ -110,17 +120,11 @@ def test_an_update_is_that_of_its_formula(kind, tmp_path):
 
 
 def test_lengths_of_lycoris_are_of_rows_or_of_columns(tmp_path):
-    W = draw(5, 6, seed=3)
-    save_file({"layer.weight": W}, tmp_path / "base.safetensors")
-    parts = {f"layer.{name}": one for name, one in UPDATES["kohya"][0].items()}
+    before, parts = draw(5, 6, seed=3).double(), {f"q.{name}": one for name, one in UPDATES["kohya"][0].items()}
     for axis, shape in ((1, (5, 1)), (0, (1, 6))):
-        lengths = draw(*shape).abs()
-        save_file(parts | {"layer.dora_scale": lengths}, tmp_path / "dora.safetensors")
-        rows = W.double() + 1.5 * LORA
-        expected = rows * lengths.double() / rows.norm(dim=axis, keepdim=True) - W.double()
-        found = checkpoint_spectra(
-            tmp_path / "base.safetensors", tmp_path / "dora.safetensors", attention=False, matrices="*"
-        )
+        lengths, after = draw(*shape).abs(), before + 1.5 * LORA
+        expected = after * lengths.double() / after.norm(dim=axis, keepdim=True) - before
+        found = of_a_base(tmp_path, parts | {"q.dora_scale": lengths})
         np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], torch.linalg.svdvals(expected), rtol=1e-6)
 
 
@@ -324,7 +328,7 @@ def test_adapters_that_are_not_understood_are_named(down, up, tmp_path):
     for paths in (["alone.pt"], ["base.pt", "alone.pt"], ["base.pt", "whole.pt"]):
         sources = [tmp_path / path for path in paths]
         sentence = rf"must have adapters that are merged, or under the names of PEFT.*got x\.0\.{down}"
-        refused(sentence, checkpoint_spectra, *sources, attention=False, matrices="*")
+        refused(sentence, of_matrices, *sources)
 
 
 def test_the_whole_model_of_peft_in_a_folder_of_accelerate(tmp_path):
@@ -332,7 +336,7 @@ def test_the_whole_model_of_peft_in_a_folder_of_accelerate(tmp_path):
     (tmp_path / "a").mkdir()
     save_file({f"base_model.model.x.{name}": one for name, one in part.items()}, tmp_path / "a/model.safetensors")
     save_file({"x.weight": draw(5, 6)}, tmp_path / "base.safetensors")
-    found = checkpoint_spectra(tmp_path / "base.safetensors", tmp_path / "a", attention=False, matrices="*")
+    found = of_matrices(tmp_path / "base.safetensors", tmp_path / "a")
     assert found.matrix_update_norm.item() == pytest.approx(LORA.norm().item())
 
 
@@ -409,17 +413,6 @@ def test_an_adapter_of_torchtune(tmp_path):
         assert opened(path).updates["q"].scale == 4
 
 
-def of_a_base(tmp_path, tensors, *, settings=None, **options):
-    """Return the spectra of an adapter file with its base, a matrix q.weight."""
-    save_file({"q.weight": draw(5, 6, seed=3)}, tmp_path / "base.safetensors")
-    save_file({name: one.contiguous().clone() for name, one in tensors.items()}, tmp_path / "a.safetensors")
-    if settings is not None:
-        (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
-    return checkpoint_spectra(
-        tmp_path / "base.safetensors", tmp_path / "a.safetensors", attention=False, matrices="*", **options
-    )
-
-
 def test_what_an_adapter_leaves_open_is_stated_or_refused(tmp_path):
     down, up = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}.items()
     assert "has no alpha" in of_a_base(tmp_path, dict((down, up))).attrs["remarks"]
@@ -457,7 +450,7 @@ def test_weights_are_chosen_where_adapters_are_looked_for(tmp_path):
         nets = {name: {"a.weight": draw(4, 4) + number * size} for name, size in (("ema", 1), ("net", 2))}
         torch.save(nets, tmp_path / f"{number}.pt")
     files = tmp_path / "0.pt", tmp_path / "1.pt"
-    found = checkpoint_spectra(*files, weights="ema", attention=False, matrices="*")
+    found = of_matrices(*files, weights="ema")
     assert found.matrix_update_norm.item() == pytest.approx(4, rel=1e-5)
 
 
@@ -534,16 +527,15 @@ def test_peft_asks_no_network_and_allocates_no_more_than_tensors(tmp_path):
     (tmp_path / "vera").mkdir()
     save_file(vera, tmp_path / "vera/adapter_model.safetensors")
     (tmp_path / "vera/adapter_config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=r"no larger than the largest dimension, 6, .* got r 4000000"):
-        checkpoint_spectra(base, tmp_path / "vera", attention=False, matrices="*")
+    refused(r"no larger than the largest dimension, 6, .* got r 4000000", of_matrices, base, tmp_path / "vera")
     hidden = config | {"r": 4, "rank_pattern": {"q|step": 10**9}}
     (tmp_path / "vera/adapter_config.json").write_text(json.dumps(hidden))
-    refused("got rank_pattern 1000000000", checkpoint_spectra, base, tmp_path / "vera", attention=False, matrices="*")
+    refused("got rank_pattern 1000000000", of_matrices, base, tmp_path / "vera")
     alone = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}
     header = {"lora_adapter_metadata": json.dumps(config | {"r": 2, "lora_alpha": 2})}
     save_file(alone, tmp_path / "lone.safetensors", metadata=header)
     with pytest.raises(InputError, match=r"must have adapter_config\.json beside it, since its method is VERA"):
-        checkpoint_spectra(base, tmp_path / "lone.safetensors", attention=False, matrices="*")
+        of_matrices(base, tmp_path / "lone.safetensors")
 
 
 def test_two_scales_of_mlx_are_refused(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from stored_models import of_matrices
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import checkpoint_spectra
@@ -63,7 +64,7 @@ def test_weights_are_the_stored_numbers_times_their_scales(form, tmp_path):
     checkpoint = Checkpoint.open(tmp_path / "tuned")
     assert list(checkpoint.tensors) == ["layer.weight"]
     torch.testing.assert_close(checkpoint.read(["layer.weight"])["layer.weight"], expected, rtol=1e-6, atol=0)
-    found = checkpoint_spectra(tmp_path / "base.safetensors", tmp_path / "tuned", attention=False, matrices="*")
+    found = of_matrices(tmp_path / "base.safetensors", tmp_path / "tuned")
     values = torch.linalg.svdvals((expected - base).double())
     np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], values, rtol=1e-6, atol=1e-6)
     error = torch.linalg.matrix_norm(expected - base - update, ord=2)  # of quantisation alone
@@ -130,7 +131,7 @@ def test_packed_weights_are_named(name, kind, tmp_path):
         buffers = {"q.mask": torch.ones(3, 3).bool(), "e.position_ids": torch.ones(1, 3).long()}
         save_file({"head.weight": draw(number), name: draw(number).to(kind)} | buffers, file)
     faults: list[str] = []
-    found = checkpoint_spectra(*files, attention=False, matrices="*", on_error=faults.append)
+    found = of_matrices(*files, on_error=faults.append)
     assert found.matrix.values.tolist() == ["head.weight"]
     assert len(faults) == 1
     assert f"got integers, as of a quantised model, in {name}. Dequantise it" in faults[0]
@@ -146,9 +147,7 @@ def test_shapes_that_are_no_scale_are_refused(tmp_path):
     ):  # three of a fused layer; no block has 200 / 7 rows
         save_file({"a.weight": stored, "a.weight_scale": scale}, tmp_path / "tuned.safetensors")
         with pytest.raises(InputError, match=r"must have scales of a\.weight, \(200, 300\): one, or one per row"):
-            checkpoint_spectra(
-                tmp_path / "base.safetensors", tmp_path / "tuned.safetensors", attention=False, matrices="*"
-            )
+            of_matrices(tmp_path / "base.safetensors", tmp_path / "tuned.safetensors")
     save_file({"a.weight": stored, "a.scale": torch.ones(1)}, tmp_path / "tuned.safetensors")
     with pytest.raises(InputError, match=r"got float8_e4m3fn in a\.weight"):
-        checkpoint_spectra(tmp_path / "base.safetensors", tmp_path / "tuned.safetensors", attention=False, matrices="*")
+        of_matrices(tmp_path / "base.safetensors", tmp_path / "tuned.safetensors")

@@ -38,8 +38,15 @@ LIKE_OTHERS = ("Qwen3MoeForCausalLM", "WhisperForConditionalGeneration")  # Mixt
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in LIKE_OTHERS)) for name in BUILT]
 
 
+def by_size(ds, length):
+    """Return the spectra of heads in the order of their layers' sizes: without Transformers, names are the file's."""
+    order = np.argsort(ds.update_norm.fillna(0).sum(("step", "head", "product")).values)
+    return np.nan_to_num(ds.update_spectrum.isel(layer=order).values)[..., :length]
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_spectra_and_initial_are_those_of_the_models_in_memory(name, tmp_path):
+def test_spectra_and_initial_are_those_of_the_models_in_memory(name, tmp_path, monkeypatch):
+    """Also where only names, shapes and config.json are known."""
     base, tuned, expected = saved_pair(name, tmp_path, matrices="*")
     assert expected.sizes["layer"] >= 2
     found = checkpoint_spectra(base, tuned, matrices="*")
@@ -50,25 +57,11 @@ def test_spectra_and_initial_are_those_of_the_models_in_memory(name, tmp_path):
     resumed = RankTracker(load(name, tuned), matrices="*", initial=base)
     resumed.step()
     require_same(resumed.to_xarray(), expected)
-
-
-def unnamed(monkeypatch):
-    """Take the knowledge of Transformers away: names, shapes and config.json remain."""
     monkeypatch.setattr("saddlescope.ranks.checkpoints.transformers_model.model_class", lambda config: None)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_transformers_numbers_are_the_same(name, tmp_path, monkeypatch):
-    base, tuned, expected = saved_pair(name, tmp_path)
-    unnamed(monkeypatch)
-    found = checkpoint_spectra(base, tuned)
-    assert found.sizes["layer"] == expected.sizes["layer"]
-
-    def by_size(ds):  # names and order of the layers are those of the file
-        order = np.argsort(ds.update_norm.fillna(0).sum(("step", "head", "product")).values)
-        return np.nan_to_num(ds.update_spectrum.isel(layer=order).values)
-
-    np.testing.assert_allclose(by_size(found), by_size(expected), rtol=1e-7, atol=1e-12)
+    alone = checkpoint_spectra(base, tuned)
+    assert alone.sizes["layer"] == expected.sizes["layer"]
+    ours, theirs = (by_size(ds, alone.sizes["index"]) for ds in (alone, expected))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)
 
 
 def clip(tmp_path):

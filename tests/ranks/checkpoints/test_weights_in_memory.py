@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from small_vit import SMALL, step_at_random
+from stored_models import of_matrices
 
-from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Every, RankTracker, checkpoint_spectra
-from saddlescope.training import ViT
+from refusals import refused
+from saddlescope.ranks import checkpoint_spectra
 
 W, U = (np.random.default_rng(seed).normal(size=(6, 5)).astype(np.float32) for seed in (0, 1))
 
@@ -37,7 +36,7 @@ TREES = {
 @pytest.mark.parametrize("kind", TREES)
 def test_paths_are_names(kind):
     make, name = TREES[kind]
-    found = checkpoint_spectra(make(W), make(W + U), make(W + 2 * U), attention=False, matrices="*")
+    found = of_matrices(make(W), make(W + U), make(W + 2 * U))
     assert found.matrix.values.tolist() == [name]
     assert found.step.values.tolist() == [1, 2]
     np.testing.assert_allclose(found.matrix_update_norm[:, 0], np.linalg.norm(U) * np.array([1, 2]), rtol=1e-6)
@@ -45,7 +44,7 @@ def test_paths_are_names(kind):
 
 def test_types_that_numpy_lacks_keep_their_rounding():
     before, after = (jnp.asarray(one, jnp.bfloat16) for one in (W, W + U))
-    found = checkpoint_spectra({"W": before}, {"W": after}, attention=False, matrices="*")
+    found = of_matrices({"W": before}, {"W": after})
     expected = np.linalg.norm(np.asarray(after, np.float64) - np.asarray(before, np.float64))
     np.testing.assert_allclose(found.matrix_update_norm.item(), expected, rtol=1e-6)
     assert found.matrix_noise_floor.item() > 2.0**-9
@@ -67,33 +66,16 @@ def test_heads_of_a_model_of_equinox():
 
 def test_a_file_and_a_tree_are_compared(tmp_path):
     save_file({"layer.weight": torch.tensor(W)}, tmp_path / "base.safetensors")
-    found = checkpoint_spectra(
-        tmp_path / "base.safetensors", {"layer": {"weight": W + U}}, attention=False, matrices="*"
-    )
+    found = of_matrices(tmp_path / "base.safetensors", {"layer": {"weight": W + U}})
     assert found.matrix_update_norm.item() == pytest.approx(np.linalg.norm(U))
-
-
-def test_a_tracker_counts_from_a_tree_that_changes_later():
-    model = ViT(SMALL)
-    known = RankTracker(model, schedule=Every(1))
-    late = RankTracker(model, schedule=Every(1), initial=model.state_dict())  # shares its memory with the model
-    step_at_random(model)
-    known.step()
-    late.step()
-    np.testing.assert_allclose(late.to_xarray().update_norm, known.to_xarray().update_norm, rtol=1e-6)
-    assert (known.to_xarray().update_norm > 0).all()
 
 
 def test_what_is_no_tree_of_arrays_is_refused():
     for wrong in (torch.nn.Linear(2, 2), {}, {"a": "text"}):
-        with pytest.raises(InputError, match="weights 1 must be a file, a folder, or a tree of arrays"):
-            checkpoint_spectra({"W": W}, wrong, attention=False, matrices="*")
-    with pytest.raises(InputError, match="must hold each tensor of the model once"):
-        checkpoint_spectra({"a.b": W, "a": {"b": W}}, {"a.b": W}, attention=False, matrices="*")
+        refused("weights 1 must be a file, a folder, or a tree of arrays", of_matrices, {"W": W}, wrong)
+    refused("must hold each tensor of the model once", of_matrices, {"a.b": W, "a": {"b": W}}, {"a.b": W})
     for odd in (torch.eye(4).to_sparse(), torch.empty(4, 4, device="meta")):
-        with pytest.raises(InputError, match="W must be a dense tensor with numbers"):
-            checkpoint_spectra({"W": odd}, {"W": odd}, attention=False, matrices="*")
+        refused("W must be a dense tensor with numbers", of_matrices, {"W": odd}, {"W": odd})
     inside: dict = {}
     inside["inside"] = inside
-    with pytest.raises(InputError, match="must be a tree of at most 64 levels"):
-        checkpoint_spectra(inside, inside, attention=False, matrices="*")
+    refused("must be a tree of at most 64 levels", of_matrices, inside, inside)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from saved_models import load, save, with_adapter
+from saved_models import gpt2, llama, save
 from stored_models import moved, stored
 
 from refusals import refused
@@ -17,23 +17,6 @@ pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
 
 LINEAR = ("c_attn.weight", "c_proj.weight", "c_fc.weight", "_proj.weight")
-
-
-def gpt2(seed=0):
-    config = transformers.GPT2Config(
-        n_layer=2, n_head=4, n_embd=24, vocab_size=50, n_positions=16, bos_token_id=0, eos_token_id=0
-    )
-    torch.manual_seed(seed)
-    return transformers.GPT2LMHeadModel(config)
-
-
-def llama(seed=0):
-    config = transformers.LlamaConfig(
-        hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        vocab_size=50, max_position_embeddings=32,
-    )  # fmt: skip
-    torch.manual_seed(seed)
-    return transformers.LlamaForCausalLM(config)
 
 
 def tuned_like(model, *, size=0.02, decay=0.6, seed=1):
@@ -77,23 +60,6 @@ def test_the_factors_are_the_best_of_their_rank(shape):
             error = (update.double() / exact[0] - B @ (A / exact[0])).norm()
             assert float(error) == pytest.approx(float((exact[rank:] / exact[0]).norm()), rel=1e-6, abs=1e-7)
             np.testing.assert_allclose((B.T @ B / exact[0]).numpy(), torch.diag(exact[:rank] / exact[0]), atol=1e-7)
-
-
-def test_the_adapter_that_peft_merges_is_the_best_of_its_rank(folders, tmp_path):
-    base, tuned = folders
-    made = extract_lora(base, tuned, tmp_path / "adapter", rank=3)
-    merged = with_adapter(load("AutoModelForCausalLM", base), tmp_path / "adapter").merge_and_unload()
-    before, after = weights(base), weights(tuned)
-    changed = [name for name in before if not torch.equal(before[name], after[name])]
-    assert {layer.name for layer in made.layers} == {name.removesuffix(".weight") for name in changed}
-    assert made.left_out == ()
-    for name, weight in merged.state_dict().items():
-        if name in changed:
-            values = torch.linalg.svdvals((after[name] - before[name]).double())
-            error = (weight.double() - after[name]).norm() / values.norm()
-            assert float(error) == pytest.approx(float(values[3:].norm() / values.norm()), rel=1e-5)
-        elif name in before:
-            assert torch.equal(weight, before[name])
 
 
 def test_each_layer_keeps_the_energy_asked_for_with_the_least_rank(folders, tmp_path):
@@ -206,6 +172,11 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
         ({"rank": 0}, "rank must be at least 1; got 0"),
         ({"rank": 1, "matrices": "*gate*"}, "matrices must select weight matrices"),
         ({"rank": 1, "matrices": "b.*"}, "matrices must select weights of linear layers, .* got b.in_proj_weight"),
+        ({"rank": 2, "max_rank": 3}, "max_rank must be at least 1, and beside energy"),
+        ({"rank": 2, "dtype": "int8"}, "dtype must be float32, float16, bfloat16; got 'int8'"),
+        ({"rank": 2, "exclude": "*q"}, r"exclude must match weights that would get an adapter; got '\*q'"),
+        ({"rank": 2, "exclude": "*"}, "exclude must leave a weight"),
+        ({"rank": 2, "modules_to_save": "head"}, "modules_to_save must match modules with weights; got 'head'"),
     ],
 )
 def test_options_that_cannot_be_meant(tmp_path, options, reported):
@@ -221,8 +192,8 @@ def test_without_a_configuration_names_stay_and_logits_are_not_compared(tmp_path
     refused(r"must be a folder with a config\.json of a model of Transformers", logits_error, base, tuned, made.folder)
 
 
-def test_text_needs_a_tokenizer(folders, tmp_path):
-    base, tuned = folders
+def test_text_needs_a_tokenizer(tmp_path):
+    base, tuned = on_disk(tmp_path, gpt2())
     made = extract_lora(base, tuned, tmp_path / "adapter", rank=2)
     (tmp_path / "text.txt").write_text("to be or not to be " * 20)
     refused("must have a tokenizer", logits_error, base, tuned, made.folder, text=tmp_path / "text.txt")

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from saved_models import TEXT, build, load, save, saved_pair, text_model, with_adapter
-from stored_models import moved, stored
+from stored_models import moved, of_matrices, stored
 
 from refusals import refused
 from saddlescope._shared.errors import InputError
@@ -183,7 +183,7 @@ def test_peft_merges_convolutions_and_experts(kind, options, name, tmp_path):
         assert logits_error(base, tuned, again.folder).relative < 1e-4
         alone, measured = (
             checkpoint_spectra(made.folder),
-            checkpoint_spectra(base, tuned, attention=False, matrices="*"),
+            of_matrices(base, tuned),
         )
         held = [one for one in measured.matrix.values if "experts" in one]
         norms = (one.matrix_update_norm.sel(matrix=held)[0] for one in (alone, measured))

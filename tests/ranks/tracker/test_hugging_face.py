@@ -41,22 +41,22 @@ class Weights(TrainerCallback):
             raise KeyboardInterrupt
 
 
-def train(folder, *callbacks, resume=None, seed=0, **options):
-    model = fresh_gpt2(SIZES, seed=seed)
-    usual = {"gradient_accumulation_steps": 2, "max_steps": 7, "save_strategy": "no", "learning_rate": 1e-2}
-    args = TrainingArguments(
-        str(folder),
-        per_device_train_batch_size=4,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        **usual | options,
-    )
-    Trainer(model, args, train_dataset=TEXTS, eval_dataset=TEXTS, callbacks=list(callbacks)).train(
-        resume_from_checkpoint=resume
-    )
-    return model
+def make_trainer(folder, *callbacks, **options):
+    usual = {
+        "gradient_accumulation_steps": 2, "max_steps": 7, "save_strategy": "no", "learning_rate": 1e-2,
+        "per_device_train_batch_size": 4, "report_to": [], "use_cpu": True, "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+    }  # fmt: skip
+    args = TrainingArguments(str(folder), **usual | options)
+    model = fresh_gpt2(SIZES, seed=0)
+    return Trainer(model, args, train_dataset=TEXTS, eval_dataset=TEXTS, callbacks=list(callbacks))
+
+
+def train(folder, *callbacks, resume=None, **options):
+    trainer = make_trainer(folder, *callbacks, **options)
+    trainer.train(resume_from_checkpoint=resume)
+    assert trainer.model is not None
+    return trainer.model
 
 
 def dense_product(weights, layer, head, width=4):
@@ -177,18 +177,7 @@ def test_scalars_go_where_the_trainer_reports_to(tmp_path, monkeypatch):
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "logs"))
 
     def run(folder, *, track):
-        args = TrainingArguments(
-            str(tmp_path / folder),
-            per_device_train_batch_size=4,
-            max_steps=6,
-            save_strategy="no",
-            logging_steps=2,
-            report_to=["tensorboard"],
-            use_cpu=True,
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-        )
-        trainer = Trainer(fresh_gpt2(SIZES, seed=0), args, train_dataset=TEXTS)
+        trainer = make_trainer(tmp_path / folder, max_steps=6, logging_steps=2, report_to=["tensorboard"])
         callback = RankTrackerCallback(
             partial(RankTracker, schedule=AtSteps(2, 3)),
             scalars=RankScalars(to_trainer(trainer), groups=1, statistics=("mean",)),

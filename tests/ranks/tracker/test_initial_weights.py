@@ -1,4 +1,4 @@
-"""Initial weights: stored once per parameter, in memory, on disk or in a checkpoint; records are the same."""
+"""Initial weights: stored once per parameter; updates counted from memory, disk or a checkpoint are the same."""
 
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
 
@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from small_vit import SMALL, step_at_random
 from torch import nn
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import product_spectrum
 from saddlescope.ranks import Angles, Every, InMemory, OnDisk, RankTracker
@@ -47,19 +48,82 @@ def test_only_the_weights_of_attention_are_stored(kind):
     assert not tracker.records.products.update.values.any()  # neither NaN nor another number
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_weights_on_disk_give_the_same_records(dtype, tmp_path):
+def save(kind, state, folder):
+    """Store a state, and return its file or folder."""
+    if kind == "safetensors":
+        save_file(state, folder / "model.safetensors")
+        return folder
+    torch.save(state, folder / "start.pt")
+    return folder / "start.pt"
+
+
+@pytest.mark.parametrize(
+    ("place", "dtype"),
+    [
+        *(("disk", dtype) for dtype in (torch.float32, torch.bfloat16)),
+        *((place, torch.float32) for place in ("tree", "safetensors", "torch", "torch, kept in memory")),
+    ],
+)
+def test_records_are_the_same_wherever_the_initial_weights_are(place, dtype, tmp_path):
+    """In memory as a reference. Files are given to a model that was trained before; trees may change with the model."""
     model = ViT(SMALL).to(dtype)
     options = {"schedule": Every(1), "matrices": "*.expand", "recorders": [Angles(1)]}
-    memory, disk = RankTracker(model, **options), RankTracker(model, reference=OnDisk(tmp_path / "start"), **options)
-    (file,) = (tmp_path / "start").iterdir()
-    assert disk._initial.digest() == memory._initial.digest()
-    assert disk._initial.digest()[:16] in file.name
+    known = RankTracker(model, **options)
+    if place == "disk":
+        other = RankTracker(model, reference=OnDisk(tmp_path / "start"), **options)
+        (file,) = (tmp_path / "start").iterdir()
+        assert other._initial.digest() == known._initial.digest()
+        assert other._initial.digest()[:16] in file.name
+    elif place == "tree":
+        other = RankTracker(model, initial=model.state_dict(), **options)
+    else:
+        kept = place.endswith("memory")
+        path = save(place.partition(",")[0], model.state_dict(), tmp_path)
+        step_at_random(model, seed=2)
+        weights = copy.deepcopy(model.state_dict())
+        other = RankTracker(model, initial=path, reference=InMemory() if kept else None, **options)
+        torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)
+        if kept:
+            path.unlink()
     for seed in range(2):
         step_at_random(model, seed=seed)
-        memory.step()
-        disk.step()
-    assert disk.to_xarray().identical(memory.to_xarray())
+        known.step()
+        other.step()
+    assert other.to_xarray().identical(known.to_xarray())
+    assert (other.stable_rank("KQ") >= 1).all()
+
+
+@pytest.mark.parametrize("built", [nn.MultiheadAttention(8, 2), nn.MultiheadAttention(8, 2, kdim=4, vdim=6)])
+def test_any_layout_reads_its_weights_from_a_file(built, tmp_path):
+    path = save("torch", built.state_dict(), tmp_path)
+    before = RankTracker(built).records.products.initial.values
+    step_at_random(built)
+    np.testing.assert_array_equal(RankTracker(built, initial=path).records.products.initial.values, before)
+
+
+def test_a_leading_part_of_the_names_may_differ(tmp_path):
+    model = ViT(SMALL)
+    inside = nn.ModuleDict({"model": model})
+    paths = []
+    for name, state in (("alone", model.state_dict()), ("wrapped", inside.state_dict())):
+        (tmp_path / name).mkdir()
+        paths.append(save("torch", state, tmp_path / name))
+    alone, wrapped = paths
+    expected = RankTracker(model).records.products.initial.values
+    step_at_random(model)
+    for tracked, path in ((inside, alone), (model, wrapped), (torch.compile(model, backend="eager"), alone)):
+        np.testing.assert_array_equal(RankTracker(tracked, initial=path).records.products.initial.values, expected)
+
+
+def test_a_shared_matrix_is_found_under_any_of_its_names(tmp_path):
+    model = nn.Module()
+    model.embedding, model.head = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+    model.head.weight = model.embedding.weight
+    path = save("safetensors", {"head.weight": model.head.weight.detach().clone()}, tmp_path)
+    step_at_random(model)
+    tracker = RankTracker(model, matrices="embedding", initial=path)
+    tracker.measure()
+    assert tracker.to_xarray().matrix_stable_rank[0, 0] >= 1
 
 
 def test_a_file_that_changes_costs_the_records_but_not_the_run(tmp_path):
@@ -116,15 +180,22 @@ def test_a_state_without_its_file_is_refused(tmp_path):
 
 
 def test_bad_input(tmp_path, types_unchecked):
-    model = ViT(SMALL)
+    model, name = ViT(SMALL), "blocks.0.attention.value.weight"
     with types_unchecked():
-        with pytest.raises(InputError, match=r"reference must be InMemory\(\) or OnDisk\(folder\); got 'disk'"):
-            RankTracker(model, reference="disk")
-        with pytest.raises(InputError, match=r"dtype must be torch.float32, .* got torch.int8"):
-            RankTracker(model, reference=InMemory(torch.int8))
+        refused(r"must be InMemory\(\) or OnDisk\(folder\); got 'disk'", RankTracker, model, reference="disk")
+        refused("dtype must be torch.float32, .* got torch.int8", RankTracker, model, reference=InMemory(torch.int8))
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="reference must have a folder that can be written to"):
-        RankTracker(model, reference=OnDisk(tmp_path / "file" / "folder"))
+    unwritable = OnDisk(tmp_path / "file" / "folder")
+    refused("reference must have a folder that can be written to", RankTracker, model, reference=unwritable)
+    refused("There is no checkpoint", RankTracker, model, initial=tmp_path / "nothing")
+    state = model.state_dict()
+    for change, reported in (
+        ({}, rf"got no {name} in .*start.pt, which holds blocks.0"),
+        ({name: torch.ones(6, 10)}, rf"got {name} of shape \(6, 10\) .* of shape \(6, 12"),
+        ({name: torch.full((6, 12), torch.inf)}, "initial weights must be finite; got NaN or infinity in blocks.0.att"),
+    ):
+        path = save("torch", {n: one for n, one in state.items() if n != name} | change, tmp_path)
+        refused(reported, RankTracker, model, initial=path)
 
 
 def normed(old):

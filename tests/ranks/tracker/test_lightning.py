@@ -68,7 +68,7 @@ class Alternating(Classifier):
 
 
 class Stop(pl.Callback):
-    def __init__(self, batches=10):
+    def __init__(self, batches):
         self.batches = batches
 
     def on_train_batch_end(self, trainer, *ignored):
@@ -82,8 +82,8 @@ def batches():
     return DataLoader(list(zip(images, torch.arange(24) % 3, strict=True)), batch_size=4)
 
 
-def saving(folder):
-    return pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=3, save_last=True)
+def saving(folder, every=3):
+    return pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=every, save_last=True)
 
 
 def fit(*callbacks, resume=None, module=None, **options):
@@ -111,19 +111,29 @@ def test_records_are_those_of_the_weights_after_each_step(options):
         assert_record(callback.tracker, record, dict(module.after)[step])
 
 
-def test_a_killed_run_goes_on_to_the_same_result_which_is_that_without(tmp_path):
+@pytest.mark.filterwarnings("ignore:Using ModelCheckpoint with manual optimization:UserWarning")
+@pytest.mark.parametrize(
+    ("module", "options", "stop", "saved", "steps"),
+    [
+        (Classifier, {}, 10, 3, (2, 4, 6, 7)),
+        (Alternating, {"accumulate_grad_batches": 1, "max_steps": 18}, 8, 12, (2, 4, 6, 8, 9)),
+    ],
+    ids=["one optimizer", "two optimizers"],
+)
+def test_a_killed_run_goes_on_to_the_same_result_which_is_that_without(module, options, stop, saved, steps, tmp_path):
     make = partial(RankTracker, schedule=Every(2), matrices="*.expand")
-    through = RankTrackerCallback(make)
-    expected, plain = (fit(*callbacks).network.state_dict() for callbacks in ((through,), ()))
+    through, resumed = RankTrackerCallback(make), RankTrackerCallback(make)
+
+    def run(*callbacks, **more):
+        return fit(*callbacks, module=module(), **options | more).network.state_dict()
+
+    expected, plain = run(through), run()
     assert all(torch.equal(expected[name], plain[name]) for name in plain)
     with pytest.raises(RuntimeError, match="killed"):
-        fit(RankTrackerCallback(make), Stop(), saving(tmp_path), enable_checkpointing=True)
-    resumed = RankTrackerCallback(make)
-    again = {"resume": tmp_path / "last.ckpt", "enable_checkpointing": True}
-    found = fit(resumed, saving(tmp_path), **again).network.state_dict()
-
+        run(RankTrackerCallback(make), Stop(stop), saving(tmp_path, saved), enable_checkpointing=True)
+    found = run(resumed, saving(tmp_path, saved), resume=tmp_path / "last.ckpt", enable_checkpointing=True)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 7)
+    assert resumed.tracker.steps == through.tracker.steps == steps
     assert resumed.tracker.to_xarray().identical(through.tracker.to_xarray())
 
 
@@ -137,29 +147,6 @@ def test_a_batch_of_two_optimizers_is_one_step(every):
     assert len(module.after) == batches
     for record, (_, weights) in enumerate(module.after):
         assert_record(callback.tracker, record, weights)
-
-
-@pytest.mark.filterwarnings("ignore:Using ModelCheckpoint with manual optimization:UserWarning")
-def test_a_killed_run_of_two_optimizers_goes_on_to_the_same_result(tmp_path):
-    make = partial(RankTracker, schedule=Every(2))
-
-    def run(*callbacks, **options):
-        usual = {"accumulate_grad_batches": 1, "max_steps": 18}
-        return fit(*callbacks, module=Alternating(), **usual | options).network.state_dict()
-
-    through = RankTrackerCallback(make)
-    expected = run(through)
-
-    def saves():
-        return pl.callbacks.ModelCheckpoint(tmp_path, every_n_train_steps=12, save_last=True)
-
-    with pytest.raises(RuntimeError, match="killed"):
-        run(RankTrackerCallback(make), Stop(8), saves(), enable_checkpointing=True)
-    resumed = RankTrackerCallback(make)
-    found = run(resumed, saves(), resume=tmp_path / "last.ckpt", enable_checkpointing=True)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 8, 9)
-    assert resumed.tracker.to_xarray().identical(through.tracker.to_xarray())
 
 
 def test_lightnings_own_optimizers_can_be_watched():

@@ -6,7 +6,7 @@ import pytest
 import torch
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.ranks import Angles, Every, Increments, Orders, RankTracker
 from saddlescope.store import read_log
 
@@ -84,8 +84,6 @@ def test_a_file_that_cannot_be_written_ends_the_file_and_not_the_training(tmp_pa
 
 
 def test_a_path_that_is_no_file_of_records_is_refused_before_training(tmp_path):
-    with pytest.raises(InputError, match="got a folder"):
-        RankTracker(model(), file=tmp_path)
+    refused("got a folder", RankTracker, model(), file=tmp_path)
     (tmp_path / "notes.txt").write_bytes(b"my notes\n")
-    with pytest.raises(InputError, match="has content of another kind, which is not replaced"):
-        RankTracker(model(), file=tmp_path / "notes.txt")
+    refused("has content of another kind, which is not replaced", RankTracker, model(), file=tmp_path / "notes.txt")

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
+from attention_standins import GPT2Attention, LlamaAttention, TimmAttention
 from small_vit import SMALL, step_at_random
 from torch import nn
 from torch.nn import functional
@@ -74,6 +74,7 @@ def test_spectra_norms_and_ranks_are_those_of_the_dense_updates(dtype, size, top
         s = svdvals(update)
         p = s[:4] / s[:4].sum()
         np.testing.assert_allclose(here.update_spectrum[:4], s[: min(4, kept)], atol=near * s[0], rtol=0)
+        assert not here.update_spectrum[4:].any()
         assert here.update_norm == pytest.approx(np.linalg.norm(update), rel=near)
         assert here.stable_rank == pytest.approx(stable_rank(update), rel=near)
         assert here.effective_rank == pytest.approx(np.exp(-(p * np.log(p)).sum()), rel=max(10 * near, 1e-6))
@@ -93,25 +94,6 @@ def test_spectra_norms_and_ranks_are_those_of_the_dense_updates(dtype, size, top
         assert here.matrix_initial_norm == pytest.approx(np.linalg.norm(initial), rel=1e-6)
     floors = dataset.noise_floor.min() / dataset.initial_norm.max()
     assert (floors > 1e-4) == (dtype is torch.bfloat16)
-
-
-@pytest.mark.parametrize("kind", ["torch", "gpt2", "timm", "bert", "llama", "t5", "vit-pytorch"])
-def test_a_rank_one_change_of_one_head_is_found_in_that_head_alone(kind):
-    """Move one head of W_K by a rank-one matrix, for every layout: detects mixed heads and transposed layouts."""
-    model = all_kinds()[kind]
-    tracker = RankTracker(model)
-    factors = tracker._blocks[0].factors()  # views: writing to them writes to the model
-    left = torch.arange(1.0, 13, dtype=torch.float64)
-    right = torch.linspace(-1, 1, factors.value.shape[-1], dtype=torch.float64)
-    factors.output[2] += torch.outer(left, right)
-    tracker.step()
-    tracker.measure()
-    expected = left.norm() * (factors.expanded().value[2] @ right).norm()
-    spectra = tracker.to_xarray().update_spectrum.sel(product="VO").values[-1, 0]
-    assert spectra[2, 0] == pytest.approx(float(expected))
-    assert spectra[2, 1:].max() < 1e-6 * spectra[2, 0]
-    assert not spectra[[0, 1, 3]].any()
-    assert not tracker.to_xarray().update_spectrum.sel(product="KQ").values.any()
 
 
 def test_initial_weights_are_copies():

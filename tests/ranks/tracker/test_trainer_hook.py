@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, RankScalars, RankTracker
 from saddlescope.ranks.tracker.trainer_hook import TrackerHook
@@ -67,10 +68,6 @@ def test_a_new_run_logs_from_its_own_start(model):
 
 
 def test_a_tracker_in_place_of_its_maker_is_reported(model, types_unchecked):
-    with (
-        types_unchecked(),
-        pytest.raises(
-            InputError, match=r"make_tracker must be a function from the model to a tracker.*; got RankTracker\."
-        ),
-    ):
-        TrackerHook(RankTracker(model))
+    sentence = r"make_tracker must be a function from the model to a tracker.*; got RankTracker\."
+    with types_unchecked():
+        refused(sentence, TrackerHook, RankTracker(model))

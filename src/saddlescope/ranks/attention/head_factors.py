@@ -33,10 +33,6 @@ class HeadFactors(NamedTuple):
         """Number of key heads."""
         return len(self.key)
 
-    def expanded(self) -> "HeadFactors":
-        """Return the factors with the key and value of each query head, repeated where heads share them."""
-        return self._replace(key=self.of_queries(self.key), value=self.of_queries(self.value))
-
     def of_queries(self, shared: Tensor, dim: int = 0) -> Tensor:
         """Repeat what belongs to key heads along an axis, once for each query head."""
         times = self.heads // shared.shape[dim]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
@@ -12,7 +11,6 @@ from saddlescope.ranks.attention.head_factors import HeadFactors
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.attention.linear_weights import is_linear
 from saddlescope.ranks.attention.stated_numbers import resolve
-from saddlescope.ranks.shards import full_tensor
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,6 @@ class HeadModules(AttentionLayout):
         found = [resolve(head, path) for head in heads for path in (self.key, self.query, self.value)]
         numbered = isinstance(listed, nn.Module) and all(name.isdecimal() for name, _ in listed.named_children())
         return (*found, output) if found and numbered and all(map(is_linear, (*found, output))) else ()
-
-    def query_biases(self, module: nn.Module) -> Float[Tensor, "heads width"] | None:
-        """See `AttentionLayout`."""
-        biases = [getattr(layer, "bias", None) for layer in self.projections(module)[1:-1:3]]
-        return None if None in biases else torch.stack([full_tensor(bias) for bias in biases])  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return f"{self.heads}.*.({self.key}, {self.query}, {self.value}), {self.output}"

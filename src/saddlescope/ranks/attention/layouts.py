@@ -113,7 +113,11 @@ def _layers_at(module: nn.Module, paths: Iterable[str]) -> tuple[nn.Module, ...]
 
 @dataclass(frozen=True)
 class _LinearLayers(AttentionLayout):
-    """Base of layouts of linear layers; fields of a subclass that `_layer_fields` names are their attribute paths."""
+    """Base of layouts of linear layers; fields of a subclass that `_PATHS` names are their attribute paths."""
+
+    def __post_init__(self) -> None:
+        if (order := self._value("order")) is not None and sorted(order) != sorted("qkv"):
+            raise InputError(f"order must have q, k and v once each; got {order!r}.")
 
     def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
         """See `AttentionLayout`."""
@@ -265,8 +269,7 @@ class Fused(_LinearLayers):
     strided: bool = False
 
     def __post_init__(self) -> None:
-        if sorted(self.order) != sorted("qkv"):
-            raise InputError(f"order must have q, k and v once each; got {self.order!r}.")
+        super().__post_init__()
         if self.pieces < 1:
             raise InputError(f"pieces must be at least 1; got {self.pieces!r}.")
 
@@ -327,10 +330,6 @@ class Interleaved(_LinearLayers):
     heads: Count = None
     order: str = "qkv"
     whole: bool = True
-
-    def __post_init__(self) -> None:
-        if sorted(self.order) != sorted("qkv"):
-            raise InputError(f"order must have q, k and v once each; got {self.order!r}.")
 
     def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         fused, output = found
@@ -425,6 +424,8 @@ class Latent(AttentionLayout):
 class HeadTensors(AttentionLayout):
     """Four parameters with an axis of heads, (inputs, heads, width), the output's (outputs, heads, width): XLNet.
 
+    It has no biases of queries: XLNet adds biases of its own to scores.
+
     Attributes:
         key, query, value, output: names of the parameters.
     """
@@ -444,9 +445,6 @@ class HeadTensors(AttentionLayout):
         if not all(isinstance(part, Tensor) and part.ndim == 3 for part in found):
             return None
         return HeadFactors(*(full_tensor(part).permute(1, 0, 2) for part in found))  # type: ignore[arg-type]
-
-    def query_biases(self, module: nn.Module) -> None:
-        """Return None: XLNet adds biases of its own to scores."""
 
     def __str__(self) -> str:
         return f"{self.key}, {self.query}, {self.value}, {self.output} (parameters with an axis of heads)"

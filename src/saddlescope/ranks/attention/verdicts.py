@@ -1,6 +1,6 @@
 """Verdicts on attention modules: the layout that agrees with forward passes of a module, or why none does."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,6 +8,7 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.coverage import Outcome
+from saddlescope.ranks.attention.head_factors import HeadFactors
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.attention.probe import Probe, ReplacementError
 from saddlescope.ranks.attention.self_check import Heads, compare, joined_heads, mixes
@@ -33,18 +34,26 @@ def _refused(reason: str, *, attends: bool = True) -> Verdict:
     return Verdict("refused", None, 0, 0, reason, attends=attends)
 
 
-def unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: str) -> Verdict:
-    """Return the first layout that can be read, without a check."""
-    error = ""
-    for layout in fitting:
+def _read(
+    module: nn.Module, layouts: Iterable[AttentionLayout], errors: list[str]
+) -> Iterator[tuple[AttentionLayout, HeadFactors]]:
+    """Yield the layouts that can be read in a module, with its factors; add why others cannot to the errors."""
+    for layout in layouts:
         try:
             factors = layout.factors(module)
         except InputError as refusal:
-            error = error or str(refusal)
+            errors.append(str(refusal))
             continue
         if factors is not None:
-            return Verdict("unchecked", layout, factors.heads, factors.key_heads, reason)
-    return _refused(error, attends=False)
+            yield layout, factors
+
+
+def unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: str) -> Verdict:
+    """Return the first layout that can be read, without a check."""
+    errors: list[str] = []
+    for layout, factors in _read(module, fitting, errors):
+        return Verdict("unchecked", layout, factors.heads, factors.key_heads, reason)
+    return _refused(next(iter(errors), ""), attends=False)
 
 
 _MIXED_TOKENS = "its queries and keys are not those of single tokens of its input"
@@ -125,29 +134,18 @@ def mixed_values(arguments: Iterable[str]) -> str:
 def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
     """Return the first layout, or alternative of one, that agrees with one forward pass; or why none does."""
     assert seen.module is not None
-    first = ""
-    tried: set[AttentionLayout] = set()
+    errors: list[str] = []
     for meeting in (*seen.heads, *joined(seen.heads)):
         counts = (meeting.query.shape[1], meeting.key.shape[1])
-        for layout in fitting:
-            for candidate in layout.alternatives(*counts):
-                if len(seen.heads) == 1 and candidate in tried:
-                    continue
-                tried.add(candidate)
-                try:
-                    factors = candidate.factors(seen.module)
-                except InputError as refusal:
-                    first = first or str(refusal)
-                    continue
-                if factors is None:
-                    continue
-                # In joint attention (Flux) the second input has weights of its own, and is attended to besides.
-                for keys in (seen.keys,) if seen.keys is seen.queries else (seen.keys, seen.queries):
-                    found = compare(factors, meeting, seen.queries, keys, seen.outputs)
-                    if not found.error:
-                        return Verdict("verified", candidate, factors.heads, factors.key_heads, found.remark)
-                    first = first or found.error
-    return _refused(_SEVERAL_VALUES if _reads_several_values(seen.heads) else first)
+        candidates = dict.fromkeys(one for layout in fitting for one in layout.alternatives(*counts))
+        for candidate, factors in _read(seen.module, candidates, errors):
+            # In joint attention (Flux) the second input has weights of its own, and is attended to besides.
+            for keys in (seen.keys,) if seen.keys is seen.queries else (seen.keys, seen.queries):
+                found = compare(factors, meeting, seen.queries, keys, seen.outputs)
+                if not found.error:
+                    return Verdict("verified", candidate, factors.heads, factors.key_heads, found.remark)
+                errors.append(found.error)
+    return _refused(_SEVERAL_VALUES if _reads_several_values(seen.heads) else next(iter(errors), ""))
 
 
 def joined(heads: Sequence[Heads]) -> tuple[Heads, ...]:
@@ -172,13 +170,7 @@ def _reads_several_values(heads: Sequence[Heads]) -> bool:
 
 def input_sizes(module: nn.Module, fitting: Sequence[AttentionLayout]) -> tuple[int, int, int] | None:
     """Return the widths of the inputs of queries and keys, and of a head, from the first layout that reads any."""
-    for layout in fitting:
-        for heads in (None, 1):
-            for candidate in layout.alternatives(heads):
-                try:
-                    factors = candidate.factors(module)
-                except InputError:
-                    continue
-                if factors is not None:
-                    return factors.query.shape[1], factors.key.shape[1], factors.query.shape[2]
+    candidates = (one for layout in fitting for heads in (None, 1) for one in layout.alternatives(heads))
+    for _, factors in _read(module, candidates, []):
+        return factors.query.shape[1], factors.key.shape[1], factors.query.shape[2]
     return None

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.ranks.attention.linear_weights import is_conv1d
 from saddlescope.ranks.checkpoints.adapter_files import CONFIG, PREFIX, AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import with_lengths
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import offline, stored_name
-from saddlescope.ranks.module_names import first_few
+from saddlescope.ranks.module_names import around, first_few
 from saddlescope.ranks.tracker.matrix_selection import parameter_name
 
 _NO_SIZE = re.compile(r"seed|prng_key|alpha|step|scal|^t(init|final)$|^deltaT$")  # numbers that allocate nothing
@@ -212,7 +213,7 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
         if own in base.tensors:  # of modules_to_save
             changes[own] = [partial(_replaced, adapter, name)]
             continue
-        module = next((own[:at] for at in _dots(own) if own[:at] in modules), None)
+        module = next((one for one in reversed(around(own)) if one in modules), None)
         stored.setdefault(module or "", []).append(name)
     shared = stored.pop("", [])
     if not stored:
@@ -275,15 +276,10 @@ def _is_matrix(name: str, stored: StoredTensor) -> bool:
     return name.endswith(".weight") and len(stored.shape) == 2 and stored.floating
 
 
-def _dots(name: str) -> list[int]:
-    """Return the places of the dots of a name, the last first."""
-    return [match.start() for match in re.finditer(r"\.", name)][::-1]
-
-
 def _is_transposed(model: nn.Module, name: str) -> bool:
     """Return True for a weight that is stored as (inputs, outputs), also for each expert."""
     try:
         module = model.get_submodule(name.rpartition(".")[0])
     except AttributeError:
         return False
-    return type(module).__name__ == "Conv1D" or bool(getattr(module, "is_transposed", False))
+    return is_conv1d(module) or bool(getattr(module, "is_transposed", False))

@@ -22,6 +22,7 @@ from saddlescope.ranks.module_names import first_few
 
 _LONGEST = 512  # characters of a pattern, and of a name that it is matched with
 _MOST = 10**7  # steps that matching one pattern may take
+_IN_HEADERS = {"lora_alpha": "lora_alpha", "network_alpha": "lora_alpha", "alpha": "lora_alpha", "r": "r", "rank": "r"}
 _LARGEST = 3.4e38  # number of float32
 # Starts that leave the base as stored; PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA subtract the first factors from it.
 _KEEPS_BASE = ("gaussian", "eva", "orthogonal", "mica", "true", "false")
@@ -179,13 +180,7 @@ def _plain_settings(header: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in header.items():
         part, dot, own = key.rpartition(".")
-        name = {
-            "lora_alpha": "lora_alpha",
-            "network_alpha": "lora_alpha",
-            "alpha": "lora_alpha",
-            "r": "r",
-            "rank": "r",
-        }.get(own)
+        name = _IN_HEADERS.get(own)
         if name is not None and re.fullmatch(r"\d+(\.\d+)?", value):
             found[f"{part}{dot}{name}"] = int(value) if value.isdecimal() else float(value)
     return found if any(key.endswith("lora_alpha") for key in found) else {}

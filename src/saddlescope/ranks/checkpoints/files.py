@@ -26,7 +26,7 @@ from saddlescope.ranks.checkpoints.formats.parallel import is_parallel, is_paral
 from saddlescope.ranks.checkpoints.formats.quantised import dequantised, quantised_name, scale_names
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
 from saddlescope.ranks.finite_tensors import all_finite
-from saddlescope.ranks.module_names import first_few
+from saddlescope.ranks.module_names import canonical_name, first_few
 
 _SINGLE = (  # in the order of preference
     "model.safetensors",
@@ -168,25 +168,28 @@ class Checkpoint(ReprMixin):
         if self.origin is not None:
             return self.origin.config
         folder = self.path if self.path.is_dir() else self.path.parent
-        holders = {stored.file for stored in self.tensors.values()}
-        inside = {holder if holder.is_dir() else holder.parent for holder in holders}
+        inside = {file if file.is_dir() else file.parent for file in self._files}
         for place in (folder, *inside):
             for name in ("config.json", "params.json"):
                 if (place / name).is_file():
                     return read_json(place / name)
-        if len(holders) != 1:
-            return {}
-        with open_tensors(holders.pop(), self.weights) as held:
-            return dict(held.settings)
+        return self._of_only_file("settings")
 
     @cached_property
     def header(self) -> dict[str, str]:
         """Texts in the header of the only file, such as the settings of an adapter."""
-        holders = {stored.file for stored in self.tensors.values()}
-        if len(holders) != 1:
+        return self._of_only_file("header")
+
+    @property
+    def _files(self) -> set[Path]:
+        return {stored.file for stored in self.tensors.values()}
+
+    def _of_only_file(self, attribute: str) -> dict[str, Any]:
+        """Return a mapping of the opened file; an empty one of several files."""
+        if len(self._files) != 1:
             return {}
-        with open_tensors(holders.pop(), self.weights) as held:
-            return dict(held.header)
+        with open_tensors(self._files.pop(), self.weights) as held:
+            return dict(getattr(held, attribute))
 
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Read some of the tensors.
@@ -406,8 +409,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def _model_name(stored: str) -> str:
-    wrapped = re.sub(r"_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.", "", stored)
-    return wrapped.removeprefix("module.")  # once: a model may have a submodule of that name
+    return canonical_name(stored).removeprefix("module.")  # once: a model may have a submodule of that name
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

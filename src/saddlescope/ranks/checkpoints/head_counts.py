@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_blocks import AttentionBlock
 from saddlescope.ranks.attention.stated_numbers import HEADS
-from saddlescope.ranks.module_names import first_few
+from saddlescope.ranks.module_names import around, first_few
 
 Heads: TypeAlias = int | Mapping[str, int]
 
@@ -104,7 +104,7 @@ class HeadCounts:
             )
 
     def _check_patterns(self, blocks: Sequence[AttentionBlock]) -> None:
-        paths = {path for block in blocks for path in _ancestors(block.name.split("."))}
+        paths = {path for block in blocks for path in around(block.name)}
         for pattern in self._given:
             if blocks and not any(fnmatchcase(path, pattern) for path in paths):
                 raise InputError(
@@ -113,7 +113,7 @@ class HeadCounts:
                 )
 
     def _given_for(self, parts: Sequence[str]) -> int | None:
-        paths = _ancestors(parts)
+        paths = around(".".join(parts))
         return next((n for pattern, n in self._given.items() if any(fnmatchcase(p, pattern) for p in paths)), None)
 
     def _own(self, parts: Sequence[str]) -> Mapping[str, Any]:
@@ -144,11 +144,6 @@ class HeadCounts:
     def _per_stage(self, parts: Sequence[str]) -> bool:
         own = self._own(parts)
         return self._given_for(parts) is None and any(isinstance(own.get(name), list) for name in _NAMES)
-
-
-def _ancestors(parts: Sequence[str]) -> list[str]:
-    """Return the names of a module and of all modules around it."""
-    return [".".join(parts[:length]) for length in range(len(parts) + 1)]
 
 
 def _nested(config: Mapping[str, Any], depth: int = 0) -> list[tuple[str, Mapping[str, Any]]]:

@@ -12,12 +12,15 @@ from saddlescope.ranks.tracker.records import Spectra
 from saddlescope.ranks.tracker.tracked_matrices import Weights
 
 
-def rounding_noise(weights: Sequence[Weights], roundoff: float) -> list[np.ndarray]:
-    """Return for each member the norm of the rounding errors of its stored weights, with the labels (heads,) or ().
+def rounding_noise(weights: Sequence[Weights], roundoff: float) -> np.ndarray:
+    """Return the norms of the rounding errors of stored weights, with the labels of a record; 0 if they are exact.
 
     As the noise floors of `saddlescope.measure.spectrum`, of entries with a relative error of this size.
     """
-    return [np.asarray(_noise([part.float() for part in member], roundoff).cpu()) for member in weights]
+    if not roundoff:
+        return np.zeros(())
+    found = [np.asarray(_noise([part.float() for part in member], roundoff).cpu()) for member in weights]
+    return np.stack(found, axis=-1)[None] if len(found) > 1 else np.stack(found)
 
 
 def _noise(member: Sequence[Tensor], roundoff: float) -> Tensor:
@@ -31,9 +34,11 @@ def _noise(member: Sequence[Tensor], roundoff: float) -> Tensor:
     return roundoff * torch.hypot(left, right)
 
 
-def with_noise(spectra: Spectra, noise: np.ndarray) -> Spectra:
-    """Return spectra with noise added to their floors; those below it have no ranks."""
-    floor = np.hypot(spectra.noise_floor, noise)
+def with_noise(spectra: Spectra, before: np.ndarray, after: np.ndarray) -> Spectra:
+    """Return spectra of an update with the noise of both weights added to their floors; those below have no ranks."""
+    if not (np.any(before) or np.any(after)):
+        return spectra
+    floor = np.hypot(spectra.noise_floor, np.hypot(before, after))
     measurable = spectra.values[..., 0] > floor
     ranks = {name: np.where(measurable, getattr(spectra, name), np.nan) for name in ("stable_rank", "effective_rank")}
     return replace(spectra, noise_floor=floor, **ranks)

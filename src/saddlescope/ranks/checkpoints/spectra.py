@@ -14,14 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import torch
 import xarray as xr
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.ranks.attention.attention_blocks import AttentionBlock, FoundAttention
+from saddlescope.ranks.attention.attention_blocks import FoundAttention
 from saddlescope.ranks.attention.coverage import AttentionCoverage
 from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
@@ -42,7 +41,7 @@ from saddlescope.ranks.checkpoints.tensor_matching import (
 )
 from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
 from saddlescope.ranks.module_names import first_few
-from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches, parameter_name, select_matrices
+from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches, select_matrices
 from saddlescope.ranks.tracker.recorders import Angles, Orders, Recorder, Values, recorder, require_recorders
 from saddlescope.ranks.tracker.records import Spectra, spectra_dataset, stacked_updates, unmeasured
 from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights
@@ -144,14 +143,12 @@ def checkpoint_spectra(
         for row in found_attention.coverage:
             if row.outcome == "refused":
                 on_error(refusal(row, str(start.path)))
-    blocks = found_attention.blocks
     passed_over = [
         f"{row.name} was left out: {row.reason}." for row in found_attention.coverage if row.outcome == "skipped"
     ]
-    single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
-    blocks, single = _in_base(start, blocks, single, on_error)
-    layers = [layer_unit(block, buffers=False) for block in blocks]
-    units = [*layers, *(matrix_unit(name, model.get_parameter(parameter_name(name))) for name in single)]
+    units = [layer_unit(block, buffers=False) for block in found_attention.blocks]
+    units += [matrix_unit(*one) for one in (select_matrices(model, matrices).items() if matrices is not None else ())]
+    units = _in_base(start, units, on_error)
     needed = dict.fromkeys(name for unit in units for name in unit.names.values())
     patterns = () if matrices is None or callable(matrices) else (matrices,) if isinstance(matrices, str) else matrices
     wanted = [name for name in start.tensors if name not in needed and any(matches(name, one) for one in patterns)]
@@ -171,7 +168,7 @@ def checkpoint_spectra(
 
     fitting = _each(fitted, later, on_error)
     series = [match for _, match in fitting]
-    most = max((block.heads for block in blocks), default=0)
+    most = max((unit.heads or 0 for unit in units), default=0)
 
     def tracked(before: Sequence[Weights]) -> TrackedMatrices:
         heads = most if len(before) > 1 else None
@@ -185,10 +182,12 @@ def checkpoint_spectra(
     of_series = (remark for match in series for remark in (*match.checkpoint.remarks, *match.remarks))
     remarks = list(dict.fromkeys([*notes, *opened.remarks, *passed_over, *of_series]))
     remarks += find_identical(start, series, needed, on_error)
+    layers = sum(unit.heads is not None for unit in units)
+    names = [unit.name for unit in units]
     dataset = spectra_dataset(
         [step for step, _ in fitting],
-        products=stacked_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
-        matrices=stacked_updates(single, found[len(blocks) :]) if single else None,
+        products=stacked_updates(names[:layers], found[:layers]) if layers else None,
+        matrices=stacked_updates(names[layers:], found[layers:]) if names[layers:] else None,
     )
     dataset.attrs["remarks"] = "\n".join(remarks)
     dataset = _labelled(dataset, [str(match.checkpoint.path) for match in series], str(places[0]), steps)
@@ -237,25 +236,17 @@ def _labelled(dataset: xr.Dataset, paths: Sequence[str], base: str, steps: Seque
     return dataset.assign_attrs(base=base)
 
 
-def _in_base(
-    start: Checkpoint, blocks: Sequence[AttentionBlock], single: Sequence[str], on_error: Callable[[str], None]
-) -> tuple[tuple[AttentionBlock, ...], tuple[str, ...]]:
-    """Return the attention blocks and matrices that the base holds; report those that it lacks without a reason."""
-    absent: list[str] = []
-
-    def present(names: Sequence[str]) -> bool:
-        gone = [name for name in names if name not in start.tensors]
-        absent.extend(name for name in gone if name not in start.lost)
-        return not gone
-
-    kept = tuple(block for block in blocks if present(list(layer_unit(block, buffers=False).names.values())))
-    matrices = tuple(name for name in single if present([parameter_name(name)]))
-    if absent or not (kept or matrices):
+def _in_base(start: Checkpoint, units: Sequence[Unit], on_error: Callable[[str], None]) -> list[Unit]:
+    """Return the units that the base holds; report those that it lacks without a reason."""
+    gone = {name for unit in units for name in unit.names.values() if name not in start.tensors}
+    kept = [unit for unit in units if gone.isdisjoint(unit.names.values())]
+    absent = [name for unit in units for name in unit.names.values() if name in gone - start.lost]
+    if absent or not kept:
         sentence = f"{start.path} must hold the weights of its model; got none of {first_few(absent or start.lost)}."
-        if not (kept or matrices):
+        if not kept:
             raise InputError(sentence)
         on_error(sentence)
-    return kept, matrices
+    return kept
 
 
 @torch.no_grad()
@@ -271,7 +262,7 @@ def _measured(
     try:
         before = _read_finite(unit, start, dict(zip(names, names, strict=True)))
         matrices = tracked(before)
-        noise = _quantisation(before, start, names)
+        noise = rounding_noise(before, max(map(start.roundoff, names)))
     except InputError as error:
         on_error(str(error))
         return [unmeasured(tracked(unit.members(None)).start)] * (1 + len(series))  # of the placeholders, for its shape
@@ -282,21 +273,12 @@ def _measured(
             continue  # reported when the names were matched
         try:
             after = _read_finite(unit, match.checkpoint, match.names)
+            here = rounding_noise(after, max(match.checkpoint.roundoff(match.names[name]) for name in names))
             update = matrices.measure(step, lambda _, after=after: after).update
-            here = _quantisation(after, match.checkpoint, [match.names[name] for name in names])
-            records[-1] = with_noise(update, np.hypot(noise, here)) if np.any(noise) or np.any(here) else update
+            records[-1] = with_noise(update, noise, here)
         except InputError as error:
             on_error(str(error))
     return records
-
-
-def _quantisation(weights: Sequence[Weights], checkpoint: Checkpoint, names: Sequence[str]) -> np.ndarray:
-    """Return the noise of the rounding of quantised weights, with the labels of a record."""
-    roundoff = max(map(checkpoint.roundoff, names))
-    if not roundoff:
-        return np.zeros(())
-    found = rounding_noise(weights, roundoff)
-    return np.stack(found, axis=-1)[None] if len(found) > 1 else np.stack(found)
 
 
 def _read_finite(unit: Unit, checkpoint: Checkpoint, names: Mapping[str, str]) -> list[Weights]:

@@ -9,7 +9,7 @@ from saddlescope.ranks.checkpoints.adapter_updates import UNKNOWN, not_understoo
 from saddlescope.ranks.checkpoints.files import Checkpoint
 from saddlescope.ranks.module_names import first_few
 
-_BUFFERS = ("attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias", "inv_freq")
+_BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".inv_freq")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def below_noise_message(other: Checkpoint, base: Checkpoint, names: Iterable[str
 
 def trainable_tensors(checkpoint: Checkpoint, names: Iterable[str]) -> list[str]:
     """Return the names of tensors that training may change: no masks, no counters, no tables of frequencies."""
-    return [name for name in names if checkpoint.tensors[name].floating and not name.endswith(_BUFFERS)]
+    return [name for name in names if checkpoint.tensors[name].floating and not f".{name}".endswith(_BUFFERS)]
 
 
 def align_names(base: Collection[str], other: Collection[str]) -> dict[str, str]:

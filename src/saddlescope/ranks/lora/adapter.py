@@ -253,7 +253,7 @@ def _header(form: Format, factors: Mapping[str, LoraFactors]) -> dict[str, str]:
     for name, rank in ranks.items():
         part, _, own = name.partition(".")
         parts.setdefault(part, {})[own] = rank
-    settings = {f"{part}.{key}": one for part, own in parts.items() for key, one in _ranks(own, None).items()}
+    settings = {f"{part}.{key}": one for part, own in parts.items() for key, one in peft_ranks(own).items()}
     return {"lora_adapter_metadata": json.dumps(settings, indent=2, sort_keys=True)}
 
 
@@ -266,7 +266,7 @@ def _peft_config(
     config = {
         "peft_type": "LORA",
         "inference_mode": True,
-        **_ranks({name: one.rank for name, one in factors.items() if not name.endswith(INNER)}, modules, experts),
+        **peft_ranks({name: one.rank for name, one in factors.items() if not name.endswith(INNER)}, modules, experts),
         "modules_to_save": sorted(saved) or None,
         "lora_dropout": 0.0,
         "bias": "all" if biases else "none",
@@ -274,7 +274,9 @@ def _peft_config(
     return config | ({"target_parameters": experts} if experts else {})
 
 
-def _ranks(ranks: Mapping[str, int], modules: Sequence[str] | None, experts: Sequence[str] = ()) -> dict[str, Any]:
+def peft_ranks(
+    ranks: Mapping[str, int], modules: Sequence[str] | None = None, experts: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return PEFT's settings of ranks.
 
     Args:

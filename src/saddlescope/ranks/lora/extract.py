@@ -52,7 +52,7 @@ from saddlescope.ranks.lora.chosen_weights import (
 )
 from saddlescope.ranks.lora.pipeline_parts import pipeline_part
 from saddlescope.ranks.lora.task_types import task_type, whole_modules
-from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, require_ranks, truncation
+from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, Truncation
 from saddlescope.ranks.module_names import first_few
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection
 
@@ -199,7 +199,7 @@ def extract_lora(
     Raises:
         InputError: files, names or numbers that cannot be used, or checkpoints that do not differ.
     """
-    require_ranks(energy, rank, max_rank)
+    cut = Truncation.stated(energy, rank, max_rank)
     stored_type = require_type(dtype)
     form = require_format(format)
     out = Path(out)
@@ -247,7 +247,7 @@ def extract_lora(
         if name not in match.names:
             continue  # reported when the names were matched
         try:
-            found, pairs = _decompose(one, start, match, energy, rank, max_rank)
+            found, pairs = _decompose(one, start, match, cut)
             made = {}
             for module in one.modules if pairs else ():
                 token_layer = one.kind == "linear" and opened.known
@@ -345,12 +345,7 @@ def _stored_whole(
 
 @torch.no_grad()
 def _decompose(
-    chosen: ChosenWeight,
-    start: Checkpoint,
-    match: MatchedCheckpoint,
-    energy: float | None,
-    rank: int | None,
-    most: int | None,
+    chosen: ChosenWeight, start: Checkpoint, match: MatchedCheckpoint, cut: Truncation
 ) -> tuple[list[ExtractedLayer], list[tuple[torch.Tensor, torch.Tensor]]]:
     """Return the layers of a weight with their rank, and B and A of each; no factors if nothing changed."""
     name = chosen.name
@@ -360,7 +355,7 @@ def _decompose(
         require_finite(checkpoint.path, name, weight)
     update = after.to(torch.float64, copy=True).sub_(before)  # exact: half and single precision widen within
     try:
-        svds = {own: TruncatedSVD.of(one, rank) for own, one in chosen.matrices(update).items()}
+        svds = {own: TruncatedSVD.of(one, cut.rank) for own, one in chosen.matrices(update).items()}
     except OverflowError as error:
         raise InputError(
             f"{match.checkpoint.path}: {name} must have a change whose square float64 can hold; got one of size"
@@ -371,16 +366,15 @@ def _decompose(
     if noisy := [own for own, floor in floors.items() if not float(svds[own].values[0]) > floor]:
         weights = [name if chosen.kind != "experts" else own for own in noisy]
         raise InputError(below_noise_message(match.checkpoint, start, weights))
-    common = max(truncation(one.values, energy, rank, most) for one in svds.values())
-    pairs = [one.truncate(common) for one in svds.values()] if common else []
+    rank, pairs = cut.of([*svds.values()])
     shared = len(chosen.modules)
     layers = [
         ExtractedLayer(
-            own, (len(old[own]), old[own].shape[1]), one.values.numpy(), common, one.energy, one.excess, shared
+            own, (len(old[own]), old[own].shape[1]), one.values.numpy(), rank, one.energy, one.excess, shared
         )
         for own, one in svds.items()
     ]
-    return layers, [(B.float(), A.float()) for B, A in pairs]
+    return layers, pairs
 
 
 def _resized(opened: OpenedModel, match: MatchedCheckpoint) -> list[str]:

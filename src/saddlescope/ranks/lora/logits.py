@@ -66,7 +66,9 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
         raise InputError(f"{tuned} must read tokens, for the error of the logits; got {type(model).__name__}.")
     tuned_model, model = model, _load_model(base)
     shared = min(tuned_model.config.vocab_size, model.config.vocab_size)  # a vocabulary may have grown
-    tokens = _random_tokens(model, shared, seed) if text is None else _tokens(model, text, shared, tuned, base)
+    tokens = torch.randint(shared, (_SEQUENCES, _length(model)), generator=torch.Generator().manual_seed(seed))
+    if text is not None:
+        tokens = _tokens(model, text, shared, tuned, base)
     expected = _logits(tuned_model, tokens)
     del tuned_model
     without = _logits(model, tokens)
@@ -79,14 +81,8 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
     classes = min(logits.shape[1] for logits in (expected, without, found))
     expected, without, found = (logits[:, :classes] for logits in (expected, without, found))
     difference = float((without - expected).norm())
-    return LogitsError(
-        tokens=tokens.numel(),
-        relative=float((found - expected).norm()) / difference if difference else 0.0,
-        divergence=_divergence(expected, found),
-        agreement=_agreement(expected, found),
-        base_divergence=_divergence(expected, without),
-        base_agreement=_agreement(expected, without),
-    )
+    relative = float((found - expected).norm()) / difference if difference else 0.0
+    return LogitsError(tokens.numel(), relative, *_predictions(expected, found), *_predictions(expected, without))
 
 
 def _load_model(folder: Path) -> Any:
@@ -164,11 +160,6 @@ def _same(loaded: Tensor, stored: Tensor) -> bool:
     return loaded.shape == stored.shape and torch.equal(loaded.to(stored.dtype), stored)
 
 
-def _random_tokens(model: Any, vocabulary: int, seed: int) -> Int64[Tensor, "sequences length"]:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(vocabulary, (_SEQUENCES, _length(model)), generator=generator)
-
-
 def _tokens(model: Any, text: Path, vocabulary: int, *folders: Path) -> Int64[Tensor, "sequences length"]:
     from transformers import AutoTokenizer
 
@@ -200,10 +191,10 @@ def _logits(model: Any, tokens: Int64[Tensor, "sequences length"]) -> Float[Tens
     return torch.cat([one.logits.flatten(0, -2).double() for one in found])
 
 
-def _divergence(expected: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
+def _predictions(
+    expected: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]
+) -> tuple[float, float]:
+    """Return the divergence of predictions, and the fraction that agree."""
     p, q = expected.log_softmax(-1), found.log_softmax(-1)
-    return float((p.exp() * (p - q)).sum(-1).mean())
-
-
-def _agreement(expected: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
-    return float((expected.argmax(-1) == found.argmax(-1)).double().mean())
+    agreeing = expected.argmax(-1) == found.argmax(-1)
+    return float((p.exp() * (p - q)).sum(-1).mean()), float(agreeing.double().mean())

@@ -31,7 +31,7 @@ from saddlescope.ranks.lora.adapter import (
 from saddlescope.ranks.lora.chosen_weights import ChosenWeight, Kind
 from saddlescope.ranks.lora.extract import ExtractedLayer, Extraction
 from saddlescope.ranks.lora.pipeline_parts import KOHYA_PARTS, part_of_class
-from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, require_ranks, truncation
+from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, Truncation
 from saddlescope.ranks.tracker.matrix_selection import parameter_name
 
 
@@ -67,8 +67,8 @@ def merge_lora(
     Raises:
         InputError: files or numbers that cannot be used, or an adapter that needs its base.
     """
-    if energy is not None or rank is not None or max_rank is not None:
-        require_ranks(energy, rank, max_rank)
+    given = any(one is not None for one in (energy, rank, max_rank))
+    cut = Truncation.stated(energy, rank, max_rank) if given else Truncation()
     out, stored_type = Path(out), require_type(dtype)
     refuse_foreign(out)
     require_writable_folder(out)
@@ -108,13 +108,12 @@ def merge_lora(
         if other := next((one for one, *sizes in held if sizes != [shape, first.expert]), None):
             raise InputError(f"{other.path} must have the shapes of {opened[0].path}; got others for {name}.")
         svds = [_decomposed(pairs, member) for member in members]
-        kept = max(truncation(svd.values, energy, rank, max_rank) for svd in svds)
+        kept, sides = cut.of(svds)
         size = shape[0], math.prod(shape[1:])
         for member, svd in zip(members, svds, strict=True):
             values = np.pad(svd.values.numpy(), (0, min(size) - len(svd.values)))  # beyond the rank of the product
             layers.append(ExtractedLayer(member, size, values, kept, svd.energy))
         if kept:
-            sides = [(B.float(), A.float()) for B, A in (svd.truncate(kept) for svd in svds)]
             kind: Kind = "experts" if first.expert else "convolution" if len(shape) > 2 else "linear"
             own = ChosenWeight(name, kind, transposed=False, modules=()).factors(
                 sides, shape, embedding=first.embedding

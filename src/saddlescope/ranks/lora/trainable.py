@@ -5,7 +5,6 @@ s is the same for all matrices, whatever their rank: PEFT's own s = alpha / r wo
 """
 
 import copy
-import re
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from torch import nn
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.ranks.attention.linear_weights import is_conv1d
+from saddlescope.ranks.lora.adapter import peft_ranks
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -43,21 +44,14 @@ def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 
         raise InputError(f"ranks must be at least 0, and one above 0; got {dict(ranks)!r}.")
     if absent := [name for name in by_module if name not in modules]:
         raise InputError(f"ranks must be of matrices of the model; got {absent[0]!r}, which it does not have.")
-    transposed = {type(modules[name]).__name__ == "Conv1D" for name in by_module}
+    transposed = {is_conv1d(modules[name]) for name in by_module}
     if len(transposed) > 1:
         raise InputError("ranks must be of matrices stored one way; got both nn.Linear's and Conv1D's.")
-    widest = max(by_module.values())
-    patterns = {name: "^" + re.escape(name) for name in by_module}  # PEFT treats plain names as suffixes
+    settings = peft_ranks(by_module)
+    settings["lora_alpha"] *= scale  # scaling alpha / r = s
+    settings["alpha_pattern"] = {name: scale * rank for name, rank in settings["rank_pattern"].items()}
     config = LoraConfig(
-        r=widest,
-        lora_alpha=scale * widest,  # type: ignore[arg-type]  # used as a number
-        rank_pattern={patterns[name]: rank for name, rank in by_module.items()},
-        alpha_pattern={patterns[name]: scale * rank for name, rank in by_module.items()},  # scaling alpha / r = s
-        target_modules="|".join(patterns.values()),
-        fan_in_fan_out=transposed.pop(),
-        lora_dropout=0.0,
-        bias="none",
-        task_type="CAUSAL_LM",
+        **settings, fan_in_fan_out=transposed.pop(), lora_dropout=0.0, bias="none", task_type="CAUSAL_LM"
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         # PEFT 0.21 asks for it by the name that Transformers 5 is about to drop.

@@ -1,5 +1,6 @@
 """Truncated singular value decomposition: the best approximation of a weight update at low rank (Eckart and Young)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -102,32 +103,49 @@ class TruncatedSVD:
         return (self._update @ basis.T) * inverse, root[:, None] * basis
 
 
-def truncation(values: Float[Tensor, " values"], energy: float | None, rank: int | None, most: int | None) -> int:
-    """Return the rank at which an update is truncated; 0 if it is 0.
+@dataclass(frozen=True)
+class Truncation:
+    """Rank at which updates are truncated: stated, or chosen by their singular values.
 
-    Args:
-        values: its singular values, descending.
-        energy: fraction of the energy to keep.
+    Attributes:
+        energy: fraction of the energy to keep, in (0, 1].
         rank: the rank, in place of `energy`; without both, all singular values above rounding are kept.
-        most: with `energy`, the largest rank.
+        max_rank: with `energy`, the largest rank.
+
+    Raises:
+        InputError: a number out of its range, or a largest rank without `energy`.
     """
-    if not len(values) or not values[0] > 0:
-        return 0
-    if energy is not None:
-        return min(int(energy_rank(values.numpy(), fraction=energy)), most or len(values))
-    return min(rank, len(values)) if rank is not None else int((values > ROUNDING * values[0]).sum())
 
+    energy: float | None = None
+    rank: int | None = None
+    max_rank: int | None = None
 
-def require_ranks(energy: float | None, rank: int | None, max_rank: int | None) -> None:
-    """Raise InputError unless a rank is stated in one way, and in its range."""
-    if (energy is None) == (rank is None):
-        raise InputError(
-            "energy or rank must be given, and only one of them. Pass --energy 0.95 or --rank 8, for example."
-        )
-    if energy is not None and not 0 < energy <= 1:
-        raise InputError(f"energy must be greater than 0 and at most 1; got {energy!r}.")
-    if rank is not None and rank < 1:
-        raise InputError(f"rank must be at least 1; got {rank!r}.")
-    if max_rank is not None and (max_rank < 1 or energy is None):
-        given = "rank, which is the rank of every layer" if energy is None else repr(max_rank)
-        raise InputError(f"max_rank must be at least 1, and beside energy; got {given}.")
+    def __post_init__(self) -> None:
+        if self.energy is not None and not 0 < self.energy <= 1:
+            raise InputError(f"energy must be greater than 0 and at most 1; got {self.energy!r}.")
+        if self.rank is not None and self.rank < 1:
+            raise InputError(f"rank must be at least 1; got {self.rank!r}.")
+        if self.max_rank is not None and (self.max_rank < 1 or self.energy is None):
+            given = "rank, which is the rank of every layer" if self.energy is None else repr(self.max_rank)
+            raise InputError(f"max_rank must be at least 1, and beside energy; got {given}.")
+
+    @classmethod
+    def stated(cls, energy: float | None, rank: int | None, max_rank: int | None) -> "Truncation":
+        """Return a truncation; raise InputError unless energy or rank is given, and only one of them."""
+        if (energy is None) == (rank is None):
+            raise InputError(
+                "energy or rank must be given, and only one of them. Pass --energy 0.95 or --rank 8, for example."
+            )
+        return cls(energy, rank, max_rank)
+
+    def of(self, svds: Sequence[TruncatedSVD]) -> tuple[int, list[tuple[Tensor, Tensor]]]:
+        """Return the largest rank of some updates, 0 if all are 0, and with it B and A of each in single precision."""
+        rank = max(self._rank_of(svd.values) for svd in svds)
+        return rank, [(B.float(), A.float()) for B, A in (svd.truncate(rank) for svd in svds)] if rank else []
+
+    def _rank_of(self, values: Float[Tensor, " values"]) -> int:
+        if not len(values) or not values[0] > 0:
+            return 0
+        if self.energy is not None:
+            return min(int(energy_rank(values.numpy(), fraction=self.energy)), self.max_rank or len(values))
+        return int((values > ROUNDING * values[0]).sum()) if self.rank is None else min(self.rank, len(values))

@@ -38,9 +38,9 @@ def leading_spectra(after: Float[Tensor, "m n"], before: Float[Tensor, "m n"], t
 
 
 def leading_vectors(
-    after: Float[Tensor, "m n"], before: Float[Tensor, "m n"], k: int, *, randomized: bool
-) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "n k"]]:
-    """Return the leading left and right singular vectors of W - W0.
+    after: Float[Tensor, "m n"], before: Float[Tensor, "m n"], k: int, spectra: Spectra, *, randomized: bool
+) -> Bases:
+    """Return the leading singular vectors of W - W0, and how many of its spectra are above the noise floor.
 
     Exactly, these are eigenvectors of the smaller of D D^T and D^T D, and their images: vectors of values below 1e-8 of
     the largest are inaccurate.
@@ -48,21 +48,16 @@ def leading_vectors(
     update, _ = scaled(after.double() - before.double())
     found = _checked(update, k) if randomized and pays(update.shape, k) else None
     if found is not None:
-        return found.left.cpu().numpy(), found.right.T.cpu().numpy()
-    wide = update.shape[0] <= update.shape[1]
-    short = update if wide else update.T
-    near = torch.linalg.eigh(short @ short.T).eigenvectors[:, -k:].flip(1)
-    far = torch.linalg.qr(short.T @ near)
-    far = far.Q * far.R.diagonal().sgn()
-    left, right = (near, far) if wide else (far, near)
-    return left.cpu().numpy(), right.cpu().numpy()
-
-
-def matrix_bases(after: Tensor, before: Tensor, k: int, spectra: Spectra, *, randomized: bool) -> Bases:
-    """Return the vectors of `leading_vectors`, with the number of those above the noise floor."""
-    left, right = leading_vectors(after, before, k, randomized=randomized)
+        left, right = found.left, found.right.T
+    else:
+        wide = update.shape[0] <= update.shape[1]
+        short = update if wide else update.T
+        near = torch.linalg.eigh(short @ short.T).eigenvectors[:, -k:].flip(1)
+        far = torch.linalg.qr(short.T @ near)
+        far = far.Q * far.R.diagonal().sgn()
+        left, right = (near, far) if wide else (far, near)
     counted = np.asarray((spectra.values[:k] > spectra.noise_floor).sum())
-    return Bases(left, right, counted)
+    return Bases(left.cpu().numpy(), right.cpu().numpy(), counted)
 
 
 def _checked(update: Tensor, rank: int) -> RandomizedSVD | None:

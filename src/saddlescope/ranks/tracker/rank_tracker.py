@@ -48,7 +48,7 @@ from saddlescope.ranks.tracker.schedules import Geometric, Schedule
 from saddlescope.ranks.tracker.singular_vectors import SingularVectors
 from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices
 from saddlescope.ranks.tracker.unit_owners import owners_of
-from saddlescope.ranks.tracker.unit_weights import UnitWeights, layer_unit, matrix_unit
+from saddlescope.ranks.tracker.unit_weights import Unit, UnitWeights, layer_unit, matrix_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,22 +137,16 @@ class RankTracker(ScheduledTracker):
 
     def _start(self, device: torch.device | None) -> tuple[TrackedMatrices, TrackedMatrices]:
         """Measure the initial weights."""
-        common: dict[str, Any] = {
-            "recorders": self._recorders,
-            "rounded": any(self._owners.exchange(self._initial.rounded)),
-            "device": device,
-            "owners": self._owners,
-        }
-        layers, matrices = self._weights.layers, self._weights.matrices
-        products = TrackedMatrices(
-            lambda layer: self._weights.then(layers, self._initial, layer),
-            len(layers),
-            heads=max((block.heads for block in self._blocks), default=0),
-            **common,
-        )
-        single = TrackedMatrices(
-            lambda number: self._weights.then(matrices, self._initial, number), len(matrices), heads=None, **common
-        )
+        rounded = any(self._owners.exchange(self._initial.rounded))
+
+        def tracked(units: Sequence[Unit], heads: int | None) -> TrackedMatrices:
+            return TrackedMatrices(
+                lambda number: self._weights.then(units, self._initial, number), len(units), heads=heads,
+                recorders=self._recorders, rounded=rounded, device=device, owners=self._owners,
+            )  # fmt: skip
+
+        most = max((block.heads for block in self._blocks), default=0)
+        products, single = tracked(self._weights.layers, most), tracked(self._weights.matrices, None)
         for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
         return products, single

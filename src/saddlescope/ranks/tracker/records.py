@@ -5,8 +5,9 @@ noise floor     size below which a singular value of the update is rounding; see
 measurable      the largest singular value is above the noise floor. Below it the update has no rank: NaN
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -91,6 +92,10 @@ class Spectra(ReprMixin):
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def each(self, change: Callable[[np.ndarray], np.ndarray]) -> "Spectra":
+        """Return the spectra with each array changed by a function."""
+        return Spectra(**{name: change(array) for name, array in self.arrays().items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,13 +187,13 @@ def product_index(product: str) -> int:
 def stack_records(records: Sequence[Spectra], like: Spectra) -> Spectra:
     """Stack spectra of successive records along a first axis; without records, return empty arrays like `like`."""
     if not records:
-        return Spectra(**{name: np.empty((0, *array.shape), array.dtype) for name, array in like.arrays().items()})
+        return like.each(lambda array: np.empty((0, *array.shape), array.dtype))
     return Spectra(**{name: np.stack([getattr(one, name) for one in records]) for name in like.arrays()})
 
 
 def unmeasured(like: Spectra) -> Spectra:
     """Return spectra of matrices that were not measured: NaN."""
-    return Spectra(**{name: np.full_like(array, np.nan) for name, array in like.arrays().items()})
+    return like.each(lambda array: np.full_like(array, np.nan))
 
 
 def stacked_updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
@@ -199,36 +204,37 @@ def stacked_updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) ->
         one = getattr(record, name)
         return (pad_spectra(one, lengths[name]) if name in lengths else one)[0, ...]
 
-    arrays = {
-        name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
-        for name in found[0][0].arrays()
-    }
-    return Updates(
-        tuple(names),
-        initial=Spectra(**{name: one[0] for name, one in arrays.items()}),
-        update=Spectra(**{name: one[1:] for name, one in arrays.items()}),
+    stacked = Spectra(
+        **{
+            name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
+            for name in found[0][0].arrays()
+        }
     )
+    return Updates(tuple(names), initial=stacked.each(lambda one: one[0]), update=stacked.each(lambda one: one[1:]))
 
 
-LONG_NAMES = {
-    "update_spectrum": "singular values of the update",
-    "noise_floor": "size below which a singular value is rounding",
-    "update_norm": "Frobenius norm of the update",
-    "stable_rank": "stable rank of the update",
-    "effective_rank": "effective rank of the update",
-    "initial_spectrum": "singular values at the start",
-    "initial_norm": "Frobenius norm at the start",
-    "angles": "principal angles to the leading subspace of the previous record",
-    "measurable": "update above the noise floor",
-    "update_error": "bound on how much larger a singular value of the update may be",
-    "order_norm": "Frobenius norm of one order of the update",
-    "order_stable_rank": "stable rank of one order of the update",
+_Variables: TypeAlias = dict[str, tuple[str, tuple[str, ...], str]]
+_RECORDED: _Variables = {  # variables of a data set: attributes of `Spectra`, axes behind the labels, long names
+    "update_spectrum": ("values", ("index",), "singular values of the update"),
+    "noise_floor": ("noise_floor", (), "size below which a singular value is rounding"),
+    "update_norm": ("norm", (), "Frobenius norm of the update"),
+    "stable_rank": ("stable_rank", (), "stable rank of the update"),
+    "effective_rank": ("effective_rank", (), "effective rank of the update"),
+    "measurable": ("measurable", (), "update above the noise floor"),
+    "update_error": ("errors", ("index",), "bound on how much larger a singular value of the update may be"),
+    "order_norm": ("order_norm", ("order",), "Frobenius norm of one order of the update"),
+    "order_stable_rank": ("order_stable_rank", ("order",), "stable rank of one order of the update"),
 }
-LONG_NAMES |= {
-    f"increment_{name.removeprefix('update_')}": text.replace("update", "update since the previous record")
-    for name, text in LONG_NAMES.items()
+_INITIAL: _Variables = {
+    "initial_spectrum": ("values", ("index",), "singular values at the start"),
+    "initial_norm": ("norm", (), "Frobenius norm at the start"),
 }
-"""Long names of the variables of a data set of spectra."""
+_INCREMENTS: _Variables = {
+    f"increment_{name.removeprefix('update_')}": (
+        attribute, behind, text.replace("update", "update since the previous record")
+    )
+    for name, (attribute, behind, text) in _RECORDED.items()
+}  # fmt: skip
 
 
 @validate_arguments
@@ -269,7 +275,8 @@ def spectra_dataset(
         _add(dataset, products, "", ("layer", "head", "product"), length)
         if products.update.angles.shape[-1]:
             dims = ("step", "layer", "head", "product", "side", "angle")
-            dataset["angles"] = (dims, products.update.angles, {"long_name": LONG_NAMES["angles"], "units": "rad"})
+            name = "principal angles to the leading subspace of the previous record"
+            dataset["angles"] = (dims, products.update.angles, {"long_name": name, "units": "rad"})
             dataset = dataset.assign_coords(side=list(SIDES))
         if products.update.order_norm.shape[-1]:
             dataset = dataset.assign_coords(order=list(ORDERS))
@@ -280,36 +287,16 @@ def spectra_dataset(
 
 
 def _add(dataset: xr.Dataset, updates: Updates, prefix: str, labels: tuple[str, ...], length: int) -> None:
-    """Add the variables of one kind of matrix, with spectra of this length."""
-    initial = updates.initial
-    variables = _variables(updates.update, labels, length, "update_", "") | {
-        "initial_spectrum": ((*labels, "index"), pad_spectra(initial.values, length)),
-        "initial_norm": (labels, initial.norm),
-    }
+    """Add the variables of one kind of matrix, with spectra of this length, but for those that were not recorded."""
+    series = [(updates.update, _RECORDED, ("step", *labels)), (updates.initial, _INITIAL, labels)]
     if updates.increment is not None:
-        variables |= _variables(updates.increment, labels, length, "increment_", "increment_")
-    for name, (dims, array) in variables.items():
-        dataset[prefix + name] = (dims, array, {"long_name": LONG_NAMES[name]})
-
-
-def _variables(
-    spectra: Spectra, labels: tuple[str, ...], length: int, of_size: str, of_rank: str
-) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """Return dimensions and values of the variables of a series of records, with prefixes of their names."""
-    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
-        f"{of_size}spectrum": (("step", *labels, "index"), pad_spectra(spectra.values, length)),
-        f"{of_rank}noise_floor": (("step", *labels), spectra.noise_floor),
-        f"{of_size}norm": (("step", *labels), spectra.norm),
-        f"{of_rank}stable_rank": (("step", *labels), spectra.stable_rank),
-        f"{of_rank}effective_rank": (("step", *labels), spectra.effective_rank),
-        f"{of_rank}measurable": (("step", *labels), spectra.measurable),
-    }
-    if spectra.errors.shape[-1]:
-        variables[f"{of_size}error"] = (("step", *labels, "index"), pad_spectra(spectra.errors, length))
-    if spectra.order_norm.shape[-1]:
-        for name in ("order_norm", "order_stable_rank"):
-            variables[f"{of_rank}{name}"] = (("step", *labels, "order"), getattr(spectra, name))
-    return variables
+        series.append((updates.increment, _INCREMENTS, ("step", *labels)))
+    for spectra, variables, dims in series:
+        for name, (attribute, behind, text) in variables.items():
+            array = getattr(spectra, attribute)
+            if array.shape[-1]:
+                values = pad_spectra(array, length) if "index" in behind else array
+                dataset[prefix + name] = ((*dims, *behind), values, {"long_name": text})
 
 
 def pad_spectra(values: np.ndarray, length: int) -> np.ndarray:

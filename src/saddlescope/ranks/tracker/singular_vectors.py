@@ -1,9 +1,12 @@
 """Singular vectors of tracked updates, and the overlap of their leading subspaces from record to record."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int64
+from torch import Tensor
 
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin
@@ -32,6 +35,15 @@ class Bases:
     def single(self) -> "Bases":
         """Return the vectors in single precision, as records keep them."""
         return Bases(self.left.astype(np.float32), self.right.astype(np.float32), self.counted)
+
+    def tensors(self) -> list[Tensor]:
+        """Return the arrays as tensors, for checkpoints."""
+        return [torch.from_numpy(np.asarray(part)) for part in (self.left, self.right, self.counted)]
+
+    @classmethod
+    def of(cls, tensors: Iterable[Tensor]) -> "Bases":
+        """Return the vectors in the tensors of a checkpoint."""
+        return cls(*(part.numpy().copy() for part in tensors))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -28,7 +28,7 @@ from saddlescope.measure import (
     update_spectrum,
 )
 from saddlescope.ranks.finite_tensors import all_finite
-from saddlescope.ranks.tracker.matrix_updates import leading_spectra, matrix_bases
+from saddlescope.ranks.tracker.matrix_updates import leading_spectra, leading_vectors
 from saddlescope.ranks.tracker.recorders import Angles, Increments, Orders, Recorder, Values, Vectors, recorder
 from saddlescope.ranks.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
 from saddlescope.ranks.tracker.singular_vectors import Bases
@@ -62,6 +62,16 @@ class Record:
     increment: Spectra | None
     vectors: dict[int, Bases]
     lost: dict[int, str]
+
+
+@dataclass
+class _Found:
+    """What a record has of one member; see `Record`."""
+
+    update: Spectra | None = None
+    increment: Spectra | None = None
+    vectors: Bases | None = None
+    lost: str = ""
 
 
 class TrackedMatrices:
@@ -104,12 +114,11 @@ class TrackedMatrices:
         self._subspace = 0 if angles is None or heads is None else angles.k
         self._orders = len(ORDERS) if recorder(recorders, Orders) is not None and heads is not None else 0
         self._randomized = self._kept.randomized and heads is None
-        self._asked, self._found_vectors = 0, dict[int, Bases]()  # of the present record
         self._former: list[Bases | None] = [None] * self._labels[0]
         found, unreadable, most = dict[int, Spectra](), list[int](), 0
         with owners.together():
             for unit in filter(owners.owns, range(units)):
-                for member, start in self._members(unit, before):
+                for member, start in enumerate(before(unit), self._of_unit * unit):
                     most = max(most, _values_of_update(start))
                     try:
                         found[member] = self._initial_spectra(start)
@@ -145,112 +154,99 @@ class TrackedMatrices:
             previous: function from an owned unit to its weights at the previous record, exact, to measure increments
                 from; None for the first record, whose increment is the update.
         """
-        found, steps, lost = dict[int, Spectra](), dict[int, Spectra](), dict[int, str]()
-        vectors = self._vectors
-        self._asked = vectors.k if vectors is not None and (vectors.at is None or vectors.at(step)) else 0
-        self._found_vectors = {}
+        vectors, found = self._vectors, dict[int, _Found]()
+        k = vectors.k if vectors is not None and (vectors.at is None or vectors.at(step)) else 0
         with self._owners.together():
             failed: Exception | None = None
             for units in self._owners.rounds(self._units):  # all processes go through all of them, whatever fails
                 weights: list[tuple[int, Sequence[Weights]]] = []
                 for unit in units:
                     try:
-                        weights += [(unit, found_now)] if (found_now := present(unit)) is not None else []
+                        weights += [(unit, now)] if (now := present(unit)) is not None else []
                     except Exception as error:
                         failed = failed or error
-                for unit, read in weights:
-                    now = dict(enumerate(read, self._of_unit * unit))
+                for unit, now in weights:
                     try:
-                        self._measure_unit(now, unit, found, lost)
-                        if previous is not None:
-                            self._measure_increments(now, dict(self._members(unit, previous)), steps)
+                        found |= self._measured_unit(unit, now, previous, k)
                     except Exception as error:
                         failed = failed or error
             if failed is not None:
                 raise failed
-        everything = self._owners.exchange((found, steps, lost, self._found_vectors))
-        found, steps = merge(part[0] for part in everything), merge(part[1] for part in everything)
-        lost, bases = merge(part[2] for part in everything), merge(part[3] for part in everything)
-        for member in lost:
-            self._former[member] = None
-        update = self._by_layer(self._assemble(found))
-        since = update if previous is None else self._by_layer(self._assemble(steps))
-        return Record(step, update, since if self.increments else None, bases, lost)
+        found = merge(self._owners.exchange(found))
+        for member, one in found.items():
+            if one.lost:
+                self._former[member] = None
 
-    def _measure_unit(
-        self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
-    ) -> None:
-        """Add the spectra of the members of a unit, or the reason why they have none."""
+        def of_members(name: str) -> dict[int, Any]:
+            return {member: held for member, one in found.items() if (held := getattr(one, name))}
+
+        update = since = self._by_layer(self._assemble(of_members("update")))
+        if previous is not None:
+            since = self._by_layer(self._assemble(of_members("increment")))
+        return Record(step, update, since if self.increments else None, of_members("vectors"), of_members("lost"))
+
+    def _measured_unit(self, unit: int, now: Sequence[Weights], previous: ReadUnit | None, k: int) -> dict[int, _Found]:
+        """Return what a record has of the members of a unit, with k singular vectors."""
+        found = {member: _Found() for member in range(self._of_unit * unit, self._of_unit * (unit + 1))}
+        then: Sequence[Weights] = ()
         try:
-            then = dict(self._members(unit, self._before))
+            then = self._before(unit)
         except InputError as error:  # of files that have changed: no reason to end a training run
-            lost |= dict.fromkeys(now, str(error))
-            return
-        for member, weights in now.items():
+            for one in found.values():
+                one.lost = str(error)
+        for (member, one), weights, start in zip(found.items(), now, then, strict=False):
             try:
-                found[member] = self._measured(member, weights, then[member])
+                one.update, one.vectors = self._measured(member, weights, start, k)
             except InputError:
                 _raise_if_finite(weights)
-                lost[member] = _NOT_FINITE
-
-    def _measure_increments(self, now: dict[int, Weights], then: dict[int, Weights], steps: dict[int, Spectra]) -> None:
-        """Add the spectra of the increments of the members of a unit."""
-        for member, weights in now.items():
-            last = then[member]
+                one.lost = _NOT_FINITE
+        then = () if previous is None else previous(unit)
+        for one, weights, start in zip(found.values(), now, then, strict=False):
             try:
-                steps[member] = self._with_orders(weights, last, self._update(weights, last, False), False)
+                one.increment = self._spectra(weights, start, rounded=False)
             except InputError:  # NaN, of which `lost` has the reason, or NaN in the previous record
-                _raise_if_finite((*weights, *last))
+                _raise_if_finite((*weights, *start))
+        return found
 
-    def _members(self, unit: int, read: ReadUnit) -> list[tuple[int, Weights]]:
-        """Return the members of a unit with their weights."""
-        return list(enumerate(read(unit), self._of_unit * unit))
-
-    def _measured(self, member: int, after: Weights, before: Weights) -> Spectra:
-        """Return the spectra of the update of a member."""
-        spectra = self._with_orders(after, before, self._update(after, before, self.rounded), self.rounded)
+    def _measured(self, member: int, after: Weights, before: Weights, k: int) -> tuple[Spectra, Bases | None]:
+        """Return the spectra of the update of a member, and its k leading singular vectors if there are any."""
+        spectra, most = self._spectra(after, before, rounded=self.rounded), _values_of_update(after)
         if len(after) == 1:
-            if self._asked:
-                now, then = next(_slices(after, before, self.rounded, self._device))
-                k = min(self._asked, _values_of_update(after))
-                found = matrix_bases(now, then, k, spectra, randomized=self._randomized)
-                self._found_vectors[member] = found.single()
-            return spectra
-        k = min(max(self._subspace, self._asked), _values_of_update(after))
-        if not k:
-            return spectra
+            if not k:
+                return spectra, None
+            now, then = next(_slices(after, before, self.rounded, self._device))
+            found = leading_vectors(now, then, min(k, most), spectra, randomized=self._randomized)
+            return spectra, found.single()
+        if not (size := min(max(self._subspace, k), most)):
+            return spectra, None
         parts = [
-            product_update_subspaces(*slices, k=k) for slices in _slices(after, before, self.rounded, self._device)
+            product_update_subspaces(*slices, k=size) for slices in _slices(after, before, self.rounded, self._device)
         ]
-        counted = (spectra.values[..., :k] > spectra.noise_floor[..., None]).sum(axis=-1)
+        counted = (spectra.values[..., :size] > spectra.noise_floor[..., None]).sum(axis=-1)
         left, right = (np.concatenate([_on_host(getattr(part, side)) for part in parts]) for side in SIDES)
-        if self._asked:
-            self._found_vectors[member] = Bases(left, right, counted).leading(self._asked).single()
-        if not self._subspace:
-            return spectra
-        return self._with_angles(member, spectra, Bases(left, right, counted).leading(self._subspace))
+        bases = Bases(left, right, counted)
+        if self._subspace:
+            spectra = self._with_angles(member, spectra, bases.leading(self._subspace))
+        return spectra, bases.leading(k).single() if k else None
 
-    def _update(self, after: Weights, before: Weights, rounded: bool) -> Spectra:
-        if self._randomized and (found := self._leading(after, before, rounded)) is not None:
-            return found
-        return self._cut(
-            after, before, product_update_spectrum if len(after) == 2 else update_spectrum, rounded=rounded
-        )
-
-    def _leading(self, after: Weights, before: Weights, rounded: bool) -> Spectra | None:
-        """Return the leading values of the update of a large matrix, with bounds; None if all are to be computed."""
-        assert self._kept.top is not None
-        now, then = next(_slices(after, before, rounded, self._device))
-        return leading_spectra(now, then, self._kept.top)
-
-    def _with_orders(self, after: Weights, before: Weights, spectra: Spectra, rounded: bool) -> Spectra:
-        """Return the spectra with the norms and stable ranks of both orders of the update."""
+    def _spectra(self, after: Weights, before: Weights, *, rounded: bool) -> Spectra:
+        """Return the spectra of an update, with the norms and stable ranks of both of its orders if they are asked."""
+        spectra = self._leading(after, before, rounded) if self._randomized else None
+        if spectra is None:
+            measure = product_update_spectrum if len(after) == 2 else update_spectrum
+            spectra = self._cut(after, before, measure, rounded=rounded)
         if not self._orders:
             return spectra
         parts = [product_update_orders(*slices) for slices in _slices(after, before, rounded, self._device)]
         orders = [_joined([getattr(part, name) for part in parts]) for name in ORDERS]
         norm, rank = (np.stack([getattr(one, name) for one in orders], axis=-1) for name in ("norm", "stable_rank"))
         return replace(spectra, order_norm=norm, order_stable_rank=rank)
+
+    def _leading(self, after: Weights, before: Weights, rounded: bool) -> Spectra | None:
+        """Return the leading values of the update of a large matrix, with bounds; None if all are to be computed."""
+        assert self._kept.top is not None
+        now, then = next(_slices(after, before, rounded, self._device))
+        return leading_spectra(now, then, self._kept.top)
 
     def _with_angles(self, member: int, spectra: Spectra, present: Bases) -> Spectra:
         """Return the spectra with the angles between the leading subspaces now and at the previous record."""
@@ -293,21 +289,16 @@ class TrackedMatrices:
         if self._of_unit == 1:
             return spectra
 
-        def reordered(array: np.ndarray) -> np.ndarray:
-            return np.moveaxis(array.reshape(self._units, len(PRODUCTS), *array.shape[1:]), 1, 2)
-
-        return Spectra(**{name: reordered(array) for name, array in spectra.arrays().items()})
+        shape = self._units, len(PRODUCTS)
+        return spectra.each(lambda array: np.moveaxis(array.reshape(*shape, *array.shape[1:]), 1, 2))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the spectra at the start and the subspaces of the last record."""
         bases = merge(
             self._owners.exchange({member: one for member, one in enumerate(self._former) if one is not None})
         )
-        former = [
-            None if one is None else [torch.from_numpy(part) for part in (one.left, one.right, one.counted)]
-            for one in map(bases.get, range(len(self._former)))
-        ]
-        return {"initial": as_tensors(self.initial), "former": former}
+        former = map(bases.get, range(len(self._former)))
+        return {"initial": as_tensors(self.initial), "former": [one and one.tensors() for one in former]}
 
     def fits(self, state: dict[str, Any]) -> bool:
         """Return True for a state of members of the same numbers."""
@@ -325,9 +316,7 @@ class TrackedMatrices:
         """
         self.rounded = rounded
         self.initial = from_tensors(state["initial"])
-        self._former = [
-            None if one is None else Bases(*(part.numpy().copy() for part in one)) for one in state["former"]
-        ]
+        self._former = [None if one is None else Bases.of(one) for one in state["former"]]
 
 
 _NOT_FINITE = "weights must be finite; got NaN or infinity: lower the learning rate."

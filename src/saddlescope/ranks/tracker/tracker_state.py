@@ -11,10 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.module_names import first_few
@@ -158,7 +154,10 @@ def records_state(products: Sequence[Record], single: Sequence[Record]) -> dict[
     return {
         "records": [[as_tensors(one.update) for one in pair] for pair in pairs],
         "increments": [increments for increments in since if increments],
-        "vectors": [[pair[0].step, *(_bases_state(one.vectors) for one in pair)] for pair in pairs],
+        "vectors": [
+            [pair[0].step, *({member: bases.tensors() for member, bases in one.vectors.items()} for one in pair)]
+            for pair in pairs
+        ],
     }
 
 
@@ -172,20 +171,10 @@ def restored_records(state: Mapping[str, Any]) -> tuple[list[Record], list[Recor
             step,
             from_tensors(state["records"][number][kind]),
             from_tensors(increments[number][kind]) if increments else None,
-            {
-                member: Bases(*(part.numpy().copy() for part in one))
-                for member, one in vectors.get(step, ({}, {}))[kind].items()
-            },
+            {member: Bases.of(one) for member, one in vectors.get(step, ({}, {}))[kind].items()},
             {},
         )
 
     steps = state["steps"].tolist()
     products, single = ([record(number, step, kind) for number, step in enumerate(steps)] for kind in (0, 1))
     return products, single
-
-
-def _bases_state(vectors: Mapping[int, Bases]) -> dict[int, list[Tensor]]:
-    return {
-        member: [torch.from_numpy(np.asarray(part)) for part in (one.left, one.right, one.counted)]
-        for member, one in vectors.items()
-    }

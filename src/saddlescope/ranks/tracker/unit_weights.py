@@ -29,14 +29,18 @@ class Unit:
     """Attention layer, or single matrix.
 
     Attributes:
+        name: name of the attention module, or of the matrix.
         label: name for messages.
+        heads: number of heads of a layer; None for a matrix.
         names: names in the whole model of the tensors that it depends on, by their own names.
         present: function that returns these tensors by their own names.
         members: function from other tensors in their place, or None, to the weights of the members: the left and right
             factors of both products of a layer, in the order KQ, VO; or the matrix.
     """
 
+    name: str
     label: str
+    heads: int | None
     names: Mapping[str, str]
     present: Callable[[], dict[str, Tensor]]
     members: Callable[[Mapping[str, Tensor] | None], list[Weights]]
@@ -60,7 +64,8 @@ def layer_unit(block: AttentionBlock, *, buffers: bool = True) -> Unit:
         factors = block.factors(tensors)
         return [factors.product(index) for index in range(len(PRODUCTS))]
 
-    return Unit(block.label, {name: canonical_name(f"{prefix}{name}") for name in own}, present, members)
+    names = {name: canonical_name(f"{prefix}{name}") for name in own}
+    return Unit(block.name, block.label, block.heads, names, present, members)
 
 
 def matrix_unit(name: str, parameter: nn.Parameter) -> Unit:
@@ -70,7 +75,7 @@ def matrix_unit(name: str, parameter: nn.Parameter) -> Unit:
     def members(tensors: Mapping[str, Tensor] | None) -> list[Weights]:
         return [(matrix_of(name, full_tensor(parameter) if tensors is None else tensors[whole]),)]
 
-    return Unit(name, {whole: whole}, lambda: {whole: parameter}, members)
+    return Unit(name, name, None, {whole: whole}, lambda: {whole: parameter}, members)
 
 
 class UnitWeights:
