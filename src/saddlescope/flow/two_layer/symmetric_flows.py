@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import require, validate_arguments
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
@@ -184,11 +184,11 @@ def symmetric_flows(
     """
     strengths, basis = _spectrum(moment)
     d = len(strengths)
-    point = numbers("test_point", test_point)
-    starts = require_starts(numbers("starts", starts), d, until, tolerance)
-    if point.shape != (d,) or not np.all(np.isfinite(point)) or not np.any(point):
-        raise InputError(f"test_point must be {d} finite numbers, not all 0; got {test_point!r}.")
-    times = np.zeros(0) if record is None else numbers("record", record)
+    point = real_array("test_point", test_point, (d,))
+    starts = require_starts(real_array("starts", starts, (None, d, None)), until, tolerance)
+    if not point.any():
+        raise InputError(f"test_point must not be all 0; got {test_point!r}.")
+    times = np.zeros(0) if record is None else real_array("record", record)
     if not (times.ndim == 1 and np.all((times >= 0) & (times <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
     times = np.unique(np.concatenate([times, [0.0, until]]))
@@ -207,21 +207,11 @@ def symmetric_flows(
     return _assemble(strengths, basis, point, tolerance, times, runs, ranks)
 
 
-def numbers(name: str, given: Any) -> np.ndarray:
-    """Convert an argument to an array of float64.
-
-    Raises:
-        InputError: it is no array of real numbers.
-    """
-    require(name, given, ArrayLike)
-    return np.asarray(given, float)
-
-
 def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenvalues and eigenvectors of A, checked."""
-    a = numbers("moment", moment)
-    if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1] or not np.all(np.isfinite(a)):
-        raise InputError(f"moment must be a finite square matrix or its diagonal; got {moment!r}.")
+    a = real_array("moment", moment)
+    if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1]:
+        raise InputError(f"moment must be a square matrix or its diagonal; got {moment!r}.")
     if a.ndim == 1:
         strengths, basis = a, np.eye(len(a))
     else:
@@ -234,19 +224,16 @@ def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(strengths, 0.0), basis
 
 
-def require_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -> Float[np.ndarray, "n d width"]:
+def require_starts(
+    starts: Float[np.ndarray, "n d width"], until: float, tolerance: float
+) -> Float[np.ndarray, "n d width"]:
     """Return the starts unchanged.
 
     Raises:
         InputError: the starts, the last time or the tolerance cannot be used.
     """
-    shape = starts.shape
-    if len(shape) != 3 or shape[1] != d or 0 in shape:
-        raise InputError(f"starts must have shape (starts, {d}, width), at least one of each; got shape {shape!r}.")
-    if not np.all(np.isfinite(starts)) or np.abs(starts).max() > _LARGEST:
-        raise InputError(
-            f"starts must be finite and at most {_LARGEST:g} in absolute value; got {np.abs(starts).max()!r}."
-        )
+    if np.abs(starts).max() > _LARGEST:
+        raise InputError(f"starts must be at most {_LARGEST:g} in absolute value; got {np.abs(starts).max()!r}.")
     if not 0 < until < np.inf:
         raise InputError(f"until must be a positive finite time; got {until!r}.")
     require_tolerance(tolerance, 1e-12, 1e-3)
@@ -300,17 +287,15 @@ def _assemble(
     W = basis @ np.concatenate([run.W for run in runs]) @ basis.T
     residual = W @ test_point - test_point
     losses = np.sum(residual**2, axis=-1) / 2
-    turns = np.concatenate([np.bincount(run.owners, minlength=len(run.W)) for run in runs])
-    n, most = len(turns), int(np.max(turns))
-    turning_times, turning_losses = np.full((n, most + 2), times[-1]), np.repeat(losses[:, -1:], most + 2, axis=1)
+    first = np.cumsum([0, *(len(run.W) for run in runs)])
+    owners = np.concatenate([begin + run.owners for begin, run in zip(first, runs, strict=False)])
+    turns = np.bincount(owners, minlength=len(W))
+    shape = len(W), int(np.max(turns)) + 2
+    turning_times, turning_losses = np.full(shape, times[-1]), np.tile(losses[:, -1:], shape[1])
     turning_times[:, 0], turning_losses[:, 0] = 0.0, losses[:, 0]
-    first = 0
-    for run in runs:
-        begins = np.concatenate([[0], np.cumsum(turns[first : first + len(run.W)])])
-        place = 1 + np.arange(len(run.owners)) - begins[run.owners]
-        turning_times[first + run.owners, place] = run.turning_times / rate
-        turning_losses[first + run.owners, place] = run.turning_losses
-        first += len(run.W)
+    place = owners, 1 + np.arange(len(owners)) - (np.cumsum(turns) - turns)[owners]
+    turning_times[place] = np.concatenate([run.turning_times for run in runs]) / rate
+    turning_losses[place] = np.concatenate([run.turning_losses for run in runs])
     drifts = np.where(ranks == d, np.concatenate([run.drifts for run in runs]), 0.0)
     endings = np.where(np.abs(W[:, -1] - np.eye(d)).max(axis=(1, 2)) <= _LEARNED, Ending.LEARNED, Ending.PLATEAU)
     endings = np.where(ranks < d, Ending.RANK_DEFICIENT, endings)
