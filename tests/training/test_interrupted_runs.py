@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_runs import CIRCLES, NETWORK, PROCESS, RUNS
+from test_torch_settings import settings
 
 from refusals import refused
 from saddlescope._shared.errors import InputError
@@ -68,6 +69,20 @@ def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, types_unchecked, k
     assert {file.name for file in tmp_path.iterdir() if file.suffix != ".safetensors"} == {"run"}  # none half written
 
 
+@pytest.mark.parametrize("kind", RUNS)
+def test_settings_hold_during_the_run_alone(kind, types_unchecked):
+    seen, before = [], settings()
+
+    def look(*_):
+        seen.append(settings()[3:])
+        raise Interrupted
+
+    with types_unchecked(), pytest.raises(Interrupted):  # the checker draws from Python's random numbers
+        RUNS[kind](report=look, threads=before[3] + 1)
+    assert seen == [(before[3] + 1, True, "highest", False)]
+    assert settings() == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["image", "diffusion"])
 def test_sigkill_at_any_moment_changes_nothing(tmp_path, kind):
@@ -103,7 +118,7 @@ def test_sigkill_at_any_moment_changes_nothing(tmp_path, kind):
             {
                 "configuration": {"steps": 10},
                 "network": {"network": replace(NETWORK, dropout=0.2)},
-                "network and initial weights": {"network": replace(NETWORK, blocks=2)},
+                "initial weights and network": {"network": replace(NETWORK, blocks=2)},
                 "data": {"process": replace(PROCESS, color_signal=0.2)},
                 "classifier": {"judge": None},
             },

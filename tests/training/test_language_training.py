@@ -1,7 +1,6 @@
 """Language training: the steps of `transformers.Trainer`, and records of the losses. See test_interrupted_runs, too."""
 
 import math
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -123,18 +122,9 @@ def test_tracking_changes_nothing(data, whole):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_surroundings_stay_as_they_were(data, capfd, types_unchecked):
+def test_the_mode_of_the_model_stays_and_nothing_is_printed(data, capfd):
     model = tiny_gpt2().eval()
-
-    def states():
-        numpys = np.random.get_state(legacy=False)["state"]["key"].tolist()  # noqa: NPY002
-        return random.getstate(), numpys, torch.get_rng_state().tolist(), torch.get_num_threads()
-
-    before = states()
-    with types_unchecked():  # the checker draws from Python's random numbers
-        fit_language(model, data, replace(CONFIG, steps=2))
-    after = states()
-    assert after == before
+    fit_language(model, data, replace(CONFIG, steps=2))
     assert not model.training
     assert capfd.readouterr() == ("", "")
 
@@ -163,5 +153,3 @@ def test_data_that_the_model_cannot_take_are_refused_at_once(data):
         fit_language(tiny_gpt2(sizes=replace(SIZES, vocabulary=299)), data, CONFIG)
     with pytest.raises(InputError, match="model must accept blocks of 16 tokens; got one that accepts 8"):
         fit_language(tiny_gpt2(sizes=GPT2Sizes(vocabulary=300, block=8, embedding=8, depth=1, heads=1)), data, CONFIG)
-    with pytest.raises(InputError, match="warmup_steps must be at least 0 and at most 11; got 12"):
-        replace(CONFIG, warmup_steps=12)
