@@ -27,8 +27,7 @@ from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Axis, Panel, several_lines
 from saddlescope.flow.status import Status, require_tolerance
-from saddlescope.flow.two_layer.integrator import POLICY, Run, follow, steps_needed, stiff_start
-from saddlescope.flow.two_layer.taylor_series import order_for
+from saddlescope.flow.two_layer.integrator import Run, follow, prepared
 
 _CHUNK = 1024  # starts followed together: fewer cost more calls, more cost memory and no less time
 LOCAL_SHARE = 0.1  # of the tolerance, for the relative error of one step; then errors of W are a tenth of it or less
@@ -196,13 +195,14 @@ def symmetric_flows(
     rate = float(np.max(strengths))
     local = tolerance * LOCAL_SHARE
     x = basis.T @ point
-    chunks = [reduced(basis.T @ starts[first : first + _CHUNK]) for first in range(0, len(starts), _CHUNK)]
-    for k, (factors, _) in enumerate(chunks):
-        require_followed(factors, strengths / rate, until * rate, local, first=k * _CHUNK)
+    chunks = [
+        prepared(basis.T @ starts[first : first + _CHUNK], strengths / rate, until * rate, local, first)
+        for first in range(0, len(starts), _CHUNK)
+    ]
     runs = []
     for k, (factors, _) in enumerate(chunks):
         report(k / len(chunks), f"{k * _CHUNK} of {len(starts)} starts followed")
-        runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local)))
+        runs.append(follow(factors, strengths / rate, x, times * rate, local))
     ranks = np.concatenate([ranks for _, ranks in chunks])
     return _assemble(strengths, basis, point, tolerance, times, runs, ranks)
 
@@ -238,39 +238,6 @@ def require_starts(
         raise InputError(f"until must be a positive finite time; got {until!r}.")
     require_tolerance(tolerance, 1e-12, 1e-3)
     return starts
-
-
-def require_followed(
-    factors: Float[np.ndarray, "n d r"], a: Float[np.ndarray, "d"], end: float, local: float, first: int = 0
-) -> None:
-    """Raise unless the flows can be followed in an affordable number of steps.
-
-    Args:
-        factors: of W at time 0, in the eigenvectors of A.
-        a: eigenvalues of A, the largest 1.
-        end: the last time.
-        local: the relative error of one step.
-        first: number of the first of these starts.
-
-    Raises:
-        InputError: a start takes too many steps.
-    """
-    needed = steps_needed(factors, a, end, local, order_for(local))
-    worst = int(np.argmax(needed))
-    if needed[worst] > POLICY.spare_steps:
-        raise InputError(stiff_start(first + worst, needed[worst]))
-
-
-def reduced(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return factors (n, d, r) of U U^T with r = min(d, d'), and their ranks; columns beyond the rank are 0."""
-    d, width = starts.shape[1:]
-    factors = np.asarray(np.linalg.qr(starts.mT, mode="r")).mT if width > d else starts.copy()
-    left, sizes, _ = np.linalg.svd(factors, full_matrices=False)
-    kept = sizes > max(d, width) * np.finfo(float).eps * sizes[:, :1]
-    ranks = kept.sum(axis=1)
-    short = ranks < kept.shape[1]
-    factors[short] = (left * (sizes * kept)[:, None, :])[short]
-    return factors, ranks
 
 
 def _assemble(

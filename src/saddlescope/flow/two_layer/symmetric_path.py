@@ -23,7 +23,8 @@ from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import FEW_LINES, MOST_LINES, Axis, Line, Panel
-from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, reduced, require_followed, require_starts
+from saddlescope.flow.two_layer.integrator import prepared
+from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, require_starts
 from saddlescope.flow.two_layer.taylor_series import order_for, series
 from saddlescope.numerics.turning_points import persistent, turning_points
 
@@ -134,8 +135,7 @@ def symmetric_path(
         raise InputError(f"strengths must be at least 0, not all 0; got {strengths!r}.")
     U = real_array("start", start, (len(a), None))
     rate, local = float(a.max()), tolerance * LOCAL_SHARE
-    factors, _ = reduced(require_starts(U[None], until, tolerance))
-    require_followed(factors, a / rate, until * rate, local)
+    factors, _ = prepared(require_starts(U[None], until, tolerance), a / rate, until * rate, local)
     factors = np.ascontiguousarray(factors.transpose(1, 2, 0))
     order, now, end = order_for(local), 0.0, until * rate
     edges, coefficients = [0.0], []
