@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_runs import NOISE, SIZES
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.ranks import AtSteps, RankTracker
 from saddlescope.training import SGD, ViT, load
 from saddlescope.training.gradient_noise import SignedAdam, accumulate_noise
@@ -84,7 +84,5 @@ def test_the_model_is_as_before(digits):
 
 
 def test_another_optimizer_and_no_draws_are_refused(digits):
-    with pytest.raises(InputError, match="must be Adam"):
-        noise(digits, replace(NOISE, optimizer=SGD()))
-    with pytest.raises(InputError, match="draws must be at least 1; got 0"):
-        noise(digits, draws=0)
+    refused("must be Adam", noise, digits, replace(NOISE, optimizer=SGD()))
+    refused("draws must be at least 1; got 0", noise, digits, draws=0)

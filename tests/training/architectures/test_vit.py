@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.training import ViT, ViTConfig
 
 SMALL = ViTConfig(
@@ -52,8 +52,7 @@ def test_no_gradient_vanishes_at_the_smallest_scale():
 
 
 def test_images_of_another_size_are_refused():
-    with pytest.raises(InputError, match=r"images must have shape \(n, 2, 8, 8\); got \(1, 2, 12, 12\)"):
-        ViT(SMALL)(torch.zeros(1, 2, 12, 12))
+    refused(r"images must have shape \(n, 2, 8, 8\); got \(1, 2, 12, 12\)", ViT(SMALL), torch.zeros(1, 2, 12, 12))
 
 
 @pytest.mark.parametrize("kind", ["softmax", "linear"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.training.diffusion.circles import CircleProcess
 
@@ -169,11 +170,9 @@ def test_classes_that_are_none_are_refused(classes, types_unchecked):
 
 
 def test_seeds_below_zero_are_refused():
-    with pytest.raises(InputError, match="seed must be at least 0; got -1"):
-        CircleProcess().draw(ALL, seed=-1)
+    refused("seed must be at least 0; got -1", CircleProcess().draw, ALL, seed=-1)
 
 
 @pytest.mark.parametrize("images", [0, -3])
 def test_means_of_no_images_are_refused(images):
-    with pytest.raises(InputError, match=f"images must be at least 1; got {images}"):
-        CircleProcess().class_means(images=images, seed=0)
+    refused(f"images must be at least 1; got {images}", CircleProcess().class_means, images=images, seed=0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.training.diffusion.circles import CircleProcess
 from saddlescope.training.diffusion.classifier import ClassifierConfig, ConceptClassifier, fit_classifier
 from saddlescope.training.diffusion.unet import UNetConfig
@@ -59,5 +59,4 @@ def test_bytes_and_few_images_are_classified_alike(fitted):
 
 
 def test_images_that_cannot_be_halved_are_refused():
-    with pytest.raises(InputError, match="pixels must be a multiple of 2"):
-        fit_classifier(CircleProcess(pixels=33), TINY)
+    refused("pixels must be a multiple of 2", fit_classifier, CircleProcess(pixels=33), TINY)

@@ -9,7 +9,6 @@ import torch
 from tiny_diffusion import CONFIG, NETWORK, PROCESS
 
 from refusals import refused
-from saddlescope._shared.errors import InputError
 from saddlescope.training.diffusion import training
 from saddlescope.training.diffusion.circles import CircleProcess
 from saddlescope.training.diffusion.classifier import ConceptClassifier
@@ -150,12 +149,12 @@ def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(tmp_p
 
 
 def test_bad_input():
-    with pytest.raises(InputError, match="batch must be at most the 30 training images; got 31"):
-        fit_diffusion(PROCESS, NETWORK, replace(CONFIG, batch=31))
-    with pytest.raises(InputError, match=r"network\.pixels must be those of the process, 8; got 16"):
-        fit_diffusion(PROCESS, replace(NETWORK, pixels=16), CONFIG)
-    with pytest.raises(InputError, match=r"network\.condition must be 4, the length of a prompt; got 3"):
-        fit_diffusion(PROCESS, replace(NETWORK, condition=3), CONFIG)
+    for network, config, message in (
+        (NETWORK, replace(CONFIG, batch=31), "batch must be at most the 30 training images; got 31"),
+        (replace(NETWORK, pixels=16), CONFIG, r"network\.pixels must be those of the process, 8; got 16"),
+        (replace(NETWORK, condition=3), CONFIG, r"network\.condition must be 4, the length of a prompt; got 3"),
+    ):
+        refused(message, fit_diffusion, PROCESS, network, config)
     refused("checkpoint_every must be at least 1; got 0", fit_diffusion, PROCESS, NETWORK, CONFIG, checkpoint_every=0)
 
 
