@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 import tiny  # noqa: E402
 from saddlescope import cli, store  # noqa: E402
 from saddlescope._shared.errors import InputError  # noqa: E402
-from saddlescope.flow.descent import checkpoint_file  # noqa: E402
+from saddlescope.flow.descent.checkpoint import Checkpoint  # noqa: E402
 from saddlescope.models.tokens.data import load_tokens  # noqa: E402
 from saddlescope.reproduction import reproduce  # noqa: E402
 from saddlescope.store import netcdf  # noqa: E402
@@ -413,7 +413,7 @@ ARRAYS = {
     "infinities": npy("(2, 2, 2)", data=np.full(8, np.inf).tobytes()),
     "one number": npy("()", data=np.zeros(1).tobytes()),
 }
-READERS = {"tokens": load_tokens, "images": read_small, "descent": lambda path: checkpoint_file.read(path, "run")}
+READERS = {"tokens": load_tokens, "images": read_small, "descent": lambda path: Checkpoint(path, "run").read()}
 for _reader, _read in READERS.items():
     for _name, _content in ARRAYS.items():
         ATTACKS[f"{_reader}: {_name}"] = lambda folder, content=_content, read=_read: read(npz(folder, content))

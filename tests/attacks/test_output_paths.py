@@ -16,7 +16,7 @@ from saddlescope import store
 from saddlescope._shared.atomic_files import atomic_writer, write_atomically
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import NETCDF, output_file, require_writable_file, require_writable_folder
-from saddlescope.flow.descent import checkpoint_file
+from saddlescope.flow.descent.checkpoint import Checkpoint
 from saddlescope.ranks.state_files import write_state
 from saddlescope.reproduction import reproduce
 from saddlescope.training import TrainConfig, ViT, ViTConfig, fit, load
@@ -72,7 +72,7 @@ WRITERS = {
     "bytes": lambda path: write_atomically(path, b"new"),
     "store": lambda path: store.write_bytes(b"new", path),
     "training": lambda path: write_state(path, {"step": 1}),
-    "descent": lambda path: checkpoint_file.write(path, "run", {"step": np.array(1)}),
+    "descent": lambda path: Checkpoint(path, "run").write({"step": np.array(1)}),
 }
 CHECKS = {
     "file": require_writable_file,
@@ -82,7 +82,7 @@ CHECKS = {
         TrainConfig(epochs=1, warmup_epochs=0, batch=10),
         checkpoint=path,
     ),
-    "descent": lambda path: checkpoint_file.read(path, "run"),
+    "descent": lambda path: Checkpoint(path, "run").read(),
 }
 
 

@@ -36,9 +36,11 @@ CONCEPTS = ClassifierConfig(channels=(8,), blocks=1, hidden=4, steps=9, batch=8,
 JUDGE = ConceptClassifier(UNetConfig(pixels=8, channels=(8,), blocks=1), hidden=4, seed=3).eval()
 
 
-def image(checkpoint=None, every=None, report=silent, *, draw=0, weights=0, tracked=True, **changes) -> list[Tensor]:
+def image(
+    checkpoint=None, every=None, report=silent, *, draw=0, weights=0, tracked=True, device="cpu", **changes
+) -> list[Tensor]:
     """Train a ViT with a layer that draws random numbers, and track it."""
-    model = nn.Sequential(ViT(SIZES, seed=weights), nn.Dropout(0.2))
+    model = nn.Sequential(ViT(SIZES, seed=weights), nn.Dropout(0.2)).to(device)
     tracker = RankTracker(model, schedule=Every(2)) if tracked else None
     data, config = load("digits").subset(100, 50, seed=draw), replace(IMAGES, **changes)
     how = {"checkpoint": checkpoint, "checkpoint_every": every, "report": report}

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_runs import NOISE, SIZES
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.ranks import AtSteps, RankTracker
-from saddlescope.training import SGD, Adam, TrainConfig, ViT, ViTConfig, load
+from saddlescope.training import SGD, ViT, load
 from saddlescope.training.gradient_noise import SignedAdam, accumulate_noise
 
-SMALL = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=1, heads=2, head_width=4, mlp_width=16)
-CONFIG = TrainConfig(optimizer=Adam(learning_rate=1e-2), epochs=4, warmup_epochs=1, batch=25, test_every=4, threads=1)
+SMALL = replace(SIZES, depth=1)
 SCHEDULE = AtSteps(1, 3, 7)
 
 
@@ -21,7 +21,7 @@ def digits():
     return load("digits").subset(100)
 
 
-def noise(data, config=CONFIG, **options):
+def noise(data, config=NOISE, **options):
     return accumulate_noise(ViT(SMALL, seed=1), data, config, **{"draws": 3, "seed": 0, "schedule": SCHEDULE} | options)
 
 
@@ -65,7 +65,7 @@ def test_the_first_record_is_as_large_as_that_of_training(digits):
 
     model = ViT(SMALL, seed=1)
     tracker = RankTracker(model, schedule=SCHEDULE)
-    fit(model, digits, CONFIG, tracker=tracker)
+    fit(model, digits, NOISE, tracker=tracker)
     trained, found = tracker.to_xarray(), noise(digits)
     assert found.step.values.tolist() == [*SCHEDULE.steps, 16] == trained.step.values.tolist()
     for draw in range(3):
@@ -78,13 +78,11 @@ def test_the_first_record_is_as_large_as_that_of_training(digits):
 def test_the_model_is_as_before(digits):
     model = ViT(SMALL, seed=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    accumulate_noise(model, digits, CONFIG, draws=3, seed=0, schedule=SCHEDULE)
+    accumulate_noise(model, digits, NOISE, draws=3, seed=0, schedule=SCHEDULE)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(one.requires_grad and one.grad is None for one in model.parameters())
 
 
 def test_another_optimizer_and_no_draws_are_refused(digits):
-    with pytest.raises(InputError, match="must be Adam"):
-        noise(digits, replace(CONFIG, optimizer=SGD()))
-    with pytest.raises(InputError, match="draws must be at least 1; got 0"):
-        noise(digits, draws=0)
+    refused("must be Adam", noise, digits, replace(NOISE, optimizer=SGD()))
+    refused("draws must be at least 1; got 0", noise, digits, draws=0)

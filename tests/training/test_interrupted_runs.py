@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_runs import CIRCLES, NETWORK, PROCESS, RUNS
+from test_torch_settings import settings
 
 from refusals import refused
 from saddlescope._shared.errors import InputError
@@ -32,12 +33,9 @@ def assert_identical(one, other):
 @pytest.mark.parametrize(
     ("kind", "every", "changes"),
     [
-        ("image", None, {}),
-        ("image", 1, {"optimizer": SGD(learning_rate=0.1, momentum=0.9)}),
-        ("image", 5, {"precision": "tf32"}),
-        ("image", 2, {"precision": "bf16"}),
+        ("image", None, {"precision": "tf32"}),
+        ("image", 2, {"optimizer": SGD(learning_rate=0.1, momentum=0.9), "precision": "bf16"}),
         ("language", 3, {}),
-        ("diffusion", None, {}),
         ("diffusion", 4, {}),
         ("classifier", None, {}),
         ("noise", None, {}),
@@ -66,6 +64,20 @@ def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, types_unchecked, k
         assert_identical(call(path, every, interrupt), whole)  # a finished run returns what it found, without a step
     assert path.stat().st_mtime_ns == written
     assert {file.name for file in tmp_path.iterdir() if file.suffix != ".safetensors"} == {"run"}  # none half written
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_settings_hold_during_the_run_alone(kind, types_unchecked):
+    seen, before = [], settings()
+
+    def look(*_):
+        seen.append(settings()[3:])
+        raise Interrupted
+
+    with types_unchecked(), pytest.raises(Interrupted):  # the checker draws from Python's random numbers
+        RUNS[kind](report=look, threads=before[3] + 1)
+    assert seen == [(before[3] + 1, True, "highest", False)]
+    assert settings() == before
 
 
 @pytest.mark.slow
@@ -103,7 +115,7 @@ def test_sigkill_at_any_moment_changes_nothing(tmp_path, kind):
             {
                 "configuration": {"steps": 10},
                 "network": {"network": replace(NETWORK, dropout=0.2)},
-                "network and initial weights": {"network": replace(NETWORK, blocks=2)},
+                "initial weights and network": {"network": replace(NETWORK, blocks=2)},
                 "data": {"process": replace(PROCESS, color_signal=0.2)},
                 "classifier": {"judge": None},
             },

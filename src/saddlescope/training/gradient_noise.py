@@ -30,7 +30,6 @@ from saddlescope.ranks.tracker.schedules import Schedule
 from saddlescope.training.configuration import Adam, Bounds, TrainConfig
 from saddlescope.training.data import ImageData
 from saddlescope.training.image_training import ImageRun
-from saddlescope.training.torch_settings import reproducible
 
 _EPSILON = 1e-8  # of Adam, as in PyTorch
 
@@ -140,23 +139,21 @@ def accumulate_noise(
         raise InputError(f"config.optimizer must be Adam; got {config.optimizer!r}.")
     Bounds(1).check("draws", draws)
     Bounds(0).check("seed", seed)
-    device, was_trained = next(model.parameters()).device, [one.requires_grad for one in model.parameters()]
+    was_trained = [one.requires_grad for one in model.parameters()]
     tracked = set(map(id, RankTracker(model).tracked))
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in tracked)  # the others never move here
     try:
-        with reproducible(config.seed, config.threads, device, config.precision):
-            signed = SignedAdam(
-                (one for one in model.parameters() if one.requires_grad),
-                learning_rate=config.optimizer.learning_rate,
-                betas=config.optimizer.betas,
-                draws=draws,
-                seed=seed,
-            )
-            run = _NoiseRun(model, data, config, signed, schedule, checkpoint)
-            run.train(report)
+        signed = SignedAdam(
+            (one for one in model.parameters() if one.requires_grad),
+            learning_rate=config.optimizer.learning_rate,
+            betas=config.optimizer.betas,
+            draws=draws,
+            seed=seed,
+        )
+        run = _NoiseRun(model, data, config, signed, schedule, checkpoint)
+        run.train(report)
     finally:
-        model.zero_grad()
         for parameter, trained in zip(model.parameters(), was_trained, strict=True):
             parameter.requires_grad_(trained)
     return run.records()

@@ -28,7 +28,7 @@ from saddlescope.ranks.tracker.rank_tracker import RankTracker
 from saddlescope.training.configuration import TrainConfig
 from saddlescope.training.data import ImageData
 from saddlescope.training.image_batches import DeviceBatches, epoch_order
-from saddlescope.training.torch_settings import autocast, reproducible
+from saddlescope.training.torch_settings import autocast
 from saddlescope.training.training_run import TrainingRun
 
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
@@ -92,13 +92,8 @@ def fit(
     """
     if len(data.train_images) < config.batch:
         raise InputError(f"batch must be at most the {len(data.train_images)} training images; got {config.batch!r}.")
-    was_training = model.training
-    with reproducible(config.seed, config.threads, next(model.parameters()).device, config.precision):
-        run = ImageRun(model, data, config, tracker, checkpoint, checkpoint_every)
-        try:
-            run.train(report)
-        finally:
-            model.train(was_training)
+    run = ImageRun(model, data, config, tracker, checkpoint, checkpoint_every)
+    run.train(report)
     return run.history()
 
 
@@ -118,7 +113,7 @@ class ImageRun(TrainingRun):
         optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
         parameter = next(model.parameters())
-        self.data, self.config, self.dtype = data, config, parameter.dtype
+        self.data, self.config, self.precision, self.dtype = data, config, config.precision, parameter.dtype
         self.steps_per_epoch = len(data.train_images) // config.batch
         super().__init__(
             model,
@@ -199,8 +194,5 @@ class ImageRun(TrainingRun):
 
     def identity(self) -> dict[str, str]:
         """Return the properties that define this run."""
-        return {
-            "configuration": repr((type(self.config.optimizer).__name__, asdict(self.config))),
-            "data": self.data.digest(),
-            **super().identity(),
-        }
+        optimizer = type(self.config.optimizer).__name__
+        return super().identity() | {"configuration": repr((optimizer, asdict(self.config)))}

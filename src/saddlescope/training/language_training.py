@@ -6,7 +6,7 @@ Batches, their order, losses and precision are those of `transformers.Trainer` o
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope.ranks.tracker.rank_tracker import RankTracker
 from saddlescope.training.configuration import Bounds, Configuration, Count, Positive, Seed, Threads
 from saddlescope.training.data.text import TokenizedText
-from saddlescope.training.torch_settings import Precision, autocast, reproducible
+from saddlescope.training.torch_settings import Precision, autocast
 from saddlescope.training.training_run import TrainingRun
 
 _EVALUATION_TOKENS = 4096  # at once; bounds memory, and changes no weight
@@ -101,14 +101,8 @@ def fit_language(
             a model on a GPU, an environment without CUBLAS_WORKSPACE_CONFIG.
     """
     _check_data(model, data, config)
-    was_training = model.training
-    with reproducible(config.seed, config.threads, next(model.parameters()).device, config.precision):
-        run = _LanguageRun(model, data, config, tracker, checkpoint, checkpoint_every)
-        try:
-            run.train(report)
-        finally:
-            model.train(was_training)
-            model.zero_grad(set_to_none=True)
+    run = _LanguageRun(model, data, config, tracker, checkpoint, checkpoint_every)
+    run.train(report)
     return run.history()
 
 
@@ -141,7 +135,7 @@ class _LanguageRun(TrainingRun):
         checkpoint: Path | str | None,
         checkpoint_every: int | None,
     ) -> None:
-        self.data, self.config = data, config
+        self.data, self.config, self.precision = data, config, config.precision
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         super().__init__(
             model,
@@ -215,7 +209,3 @@ class _LanguageRun(TrainingRun):
             test_loss=np.array([loss for _, loss in self.kept]),
             train_loss=np.array([math.nan, *self._mean_losses()]),
         )
-
-    def identity(self) -> dict[str, str]:
-        """Return the properties that define this run."""
-        return {"configuration": repr(asdict(self.config)), "data": self.data.digest(), **super().identity()}

@@ -5,6 +5,7 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.ranks.state_files import OldStateError, read_state, write_state
 from saddlescope.ranks.tracker.rank_tracker import RankTracker
 from saddlescope.training.configuration import Bounds
+from saddlescope.training.torch_settings import Precision, reproducible
 
 _PAUSE = 50  # times as long as the last checkpoint took to write: writing takes at most 2 % of the time
 
@@ -43,6 +45,9 @@ class TrainingRun(ABC):
         InputError: checkpoint_every is less than 1.
     """
 
+    config: Any  # a data class with `seed` and `threads`; set before `__init__`
+    data: Any  # with `digest`
+    precision: Precision = "float32"  # of matrix products
     lower = "Lower it."  # instruction that ends the error about a loss that is not finite
 
     def __init__(
@@ -72,6 +77,8 @@ class TrainingRun(ABC):
     def identity(self) -> dict[str, str]:
         """Return the properties that define this run, by name; called before the first step, if there is a file."""
         return {
+            "configuration": repr(asdict(self.config)),
+            "data": self.data.digest(),
             "initial weights": weights_digest(self.model),
             "tracker": "none" if self.tracker is None else self.tracker.identity(),
         }
@@ -104,9 +111,20 @@ class TrainingRun(ABC):
     def train(self, report: Report) -> None:
         """Make the steps that are left, with the measurements, checkpoints and reports that are due after each.
 
+        PyTorch's settings, the random states, and the mode of the model are restored at the end.
+
         Raises:
-            InputError: as `resume`, or a loss that is not finite; the checkpoint remains.
+            InputError: as `reproducible` and `resume`, or a loss that is not finite; the checkpoint remains.
         """
+        was_training = self.model.training
+        with reproducible(self.config.seed, self.config.threads, self.device, self.precision):
+            try:
+                self._train(report)
+            finally:
+                self.model.train(was_training)
+                self.optimizer.zero_grad(set_to_none=True)
+
+    def _train(self, report: Report) -> None:
         self.resume()
         while not self.ended:
             self.advance()

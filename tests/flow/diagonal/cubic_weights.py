@@ -5,7 +5,6 @@ Under gradient flow u' = 3 u^2 g and v' = -3 v^2 g with g = -dL/dbeta, so that w
     u = 1 / (1 / u(0) - 3 y),    v = 1 / (1 / v(0) + 3 y),    dbeta/dy = 9 (u^4 + v^4)
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 from scipy.optimize import brentq
 
-from saddlescope.flow.diagonal.coordinates import AbstractCoordinates, AbstractFlowCoordinates
+from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, WeightPairCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit
 from saddlescope.numerics.tree_layout import TreeLayout
 
@@ -37,6 +36,9 @@ class CubicCoordinates(AbstractFlowCoordinates):
     time_unit: str = "t"
     scale: float = 1.0
     reach: float = 0.0
+
+    def of_descent(self) -> "CubicPairs":
+        return CubicPairs(layout=self.layout, rate=self.rate, time_unit=self.time_unit)
 
     def parameters(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         u, v = 1 / self.u0 - 3 * state, 1 / self.v0 + 3 * state
@@ -67,20 +69,10 @@ class CubicCoordinates(AbstractFlowCoordinates):
         return np.any(np.maximum(*self.parameters(state)) >= LARGEST)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CubicPairs(AbstractCoordinates):
+class CubicPairs(WeightPairCoordinates):
     """The weights u and v, one after the other."""
 
-    layout: TreeLayout
-    rate: float = 1.0
-    time_unit: str = "t"
-
-    def parameters(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        u, v = np.split(state, 2, axis=-1)
-        return u, v
-
-    def point(self, state: np.ndarray) -> np.ndarray:
-        return beta_of(self.parameters(state))
+    argument = staticmethod(beta_of)
 
     def log_abs(self, state: np.ndarray) -> np.ndarray:
         return np.log(np.abs(self.point(state)))
@@ -99,15 +91,8 @@ class CubicInit(AbstractInit):
     def origin(self) -> np.ndarray:
         return np.zeros_like(self.u)
 
-    def descent_coordinates(self) -> CubicPairs:
-        return CubicPairs(layout=TreeLayout.of(self.u))
-
     def parameters(self) -> PyTree:
         return self.u, self.v
-
-    @property
-    def argument(self) -> Callable[[PyTree], PyTree]:
-        return beta_of
 
     def at(self, parameters: PyTree) -> "CubicInit":
         return CubicInit(*map(np.asarray, parameters))

@@ -14,7 +14,7 @@ from saddlescope.flow import (
     matrix_margin_flow,
 )
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
-from saddlescope.flow.margin.systems import DiagonalSystem, MatrixSystem
+from saddlescope.flow.margin.systems import IntegralSystem
 from saddlescope.models.tokens.generators import conditioned_tokens, gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.theory.attention.svm import frobenius_svm, l1_svm
@@ -225,15 +225,16 @@ def test_every_system_solves_its_own_newton_equations():
     rng, loss = np.random.default_rng(3), _loss(gaussian_tokens(3, 4, 5, seed=0, spread=0.5))
     data = gaussian_tokens(3, 4, 5, seed=0, spread=0.5)
     reduction = Reduction.of(data.differences, data.z, *_pair(5, 4, scale=0.5))
-    systems = {
-        DiagonalSystem(loss, data.features, np.full(5, 0.5), np.full(5, 0.4)): 0.1 * rng.random(9),
-        MatrixSystem(loss, data.differences, data.z, np.zeros((3, 3))): 0.1 * rng.random(9),
-        KeyQuerySystem(loss, reduction): np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()]),
-    }
-    for system, coordinates in systems.items():
-        assert system.set_time_unit(coordinates)
-        y = system.start(coordinates)
+    systems = [
+        IntegralSystem.diagonal(loss, data.features, np.full(5, 0.5), np.full(5, 0.4)),
+        IntegralSystem.of_matrix(loss, data.differences, data.z, np.zeros((3, 3))),
+        KeyQuerySystem(loss, reduction),
+    ]
+    for system in systems:
+        assert system.set_time_unit()
+        y = system.start()
         y[0] = 0.4
+        y[2:] += 0.1 * rng.random(len(y) - 2)
         steps = 1e-6 * np.eye(len(y))
         jacobian = np.array([(system.slope(y + h) - system.slope(y - h)) / 2e-6 for h in steps]).T
         jacobian[:, 0] = 0  # time is exact

@@ -7,16 +7,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from saddlescope._shared.errors import InputError
+from refusals import refused
 from saddlescope.training import ViT, ViTConfig
 
 SMALL = ViTConfig(
     image_size=8, channels=2, patch=4, embedding=12, depth=2, heads=3, head_width=5, mlp_width=7, classes=4
 )
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_the_defaults_are_the_papers():
@@ -28,16 +24,6 @@ def test_the_defaults_are_the_papers():
     assert model.blocks[0].attention.output.weight.shape == (512, 8 * 128)
     assert model.blocks[0].expand.weight.shape == (512, 512)
     assert not [name for name, _ in model.named_parameters() if "attention." in name and "bias" in name]
-
-
-def test_initial_weights_depend_on_config_and_seed_alone():
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    one = ViT(SMALL, seed=3).state_dict()
-    assert torch.equal(before, torch.get_rng_state())
-    torch.rand(7)
-    assert same(one, ViT(SMALL, seed=3).state_dict())
-    assert not same(one, ViT(SMALL, seed=4).state_dict())
 
 
 def test_initial_scale_is_a_factor_on_every_weight_matrix_but_the_patch_embedding():
@@ -66,8 +52,7 @@ def test_no_gradient_vanishes_at_the_smallest_scale():
 
 
 def test_images_of_another_size_are_refused():
-    with pytest.raises(InputError, match=r"images must have shape \(n, 2, 8, 8\); got \(1, 2, 12, 12\)"):
-        ViT(SMALL)(torch.zeros(1, 2, 12, 12))
+    refused(r"images must have shape \(n, 2, 8, 8\); got \(1, 2, 12, 12\)", ViT(SMALL), torch.zeros(1, 2, 12, 12))
 
 
 @pytest.mark.parametrize("kind", ["softmax", "linear"])
@@ -95,20 +80,6 @@ def test_patches_are_embedded_where_they_lie():
     touched = gradient[0].abs().sum(0) > 0
     assert touched[:4, 4:].all()
     assert touched.sum() == 16
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("patch", 5, "patch must divide image_size=32; got 5"),
-        ("initial_scale", 0.0, "initial_scale must be a finite factor of at least 1e-6; got 0.0"),
-        ("initial_scale", 1e-32, "vanish in float32"),
-        ("initial_scale", math.nan, "initial_scale must be"),
-    ],
-)
-def test_bad_sizes_are_refused(field, value, message):
-    with pytest.raises(InputError, match=message):
-        ViTConfig(**{field: value})
 
 
 @torch.no_grad()

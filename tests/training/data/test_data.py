@@ -1,47 +1,21 @@
 """Data sets: contents of the official files, balanced subsets, and one-sentence errors."""
 
-import gzip
 import lzma
 import pickle
-import shutil
-import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
+from own_sets import CIFAR10, batch, idx, npz, write_sets
 
 from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.training import load
 
 
-def idx(array: np.ndarray) -> bytes:
-    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
-
-
 @pytest.fixture
-def own_mnist(tmp_path) -> Path:
-    """Write your own images in MNIST's format: 20 for training, 10 for testing."""
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "mnist"
-    folder.mkdir()
-    for prefix, count in (("train", 20), ("t10k", 10)):
-        images = rng.integers(0, 256, (count, 28, 28))
-        (folder / f"{prefix}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
-        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(idx(np.arange(count) % 10))
-    return tmp_path
-
-
-@pytest.fixture
-def own_cifar(tmp_path) -> Path:
-    """Write your own images in CIFAR-10's format: 10 per batch."""
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "cifar-10-batches-py"
-    folder.mkdir()
-    for stem in [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]:
-        batch = {b"data": rng.integers(0, 256, (10, 3072), dtype=np.uint8), b"labels": list(range(10))}
-        (folder / f"{stem}.xz").write_bytes(lzma.compress(pickle.dumps(batch)))
-    return tmp_path
+def own(tmp_path) -> Path:
+    return write_sets(tmp_path)
 
 
 def test_digits_are_embedded_and_split_as_documented():
@@ -68,6 +42,7 @@ def test_official_mnist(data_folder):
     np.testing.assert_array_equal(small.train_images, data.train_images[np.sort(np.concatenate(first))])
 
 
+@pytest.mark.slow  # unpacks all of CIFAR-10
 def test_official_cifar10(data_folder):
     data = load("cifar10", data_folder)
     assert data.train_images.shape == (50000, 3, 32, 32)
@@ -80,11 +55,17 @@ def test_official_cifar10(data_folder):
     np.testing.assert_array_equal(small.test_images, data.test_images[np.sort(np.concatenate(first))])
 
 
-def test_formats_admit_data_of_ones_own(own_mnist, own_cifar):
-    mnist, cifar = load("mnist", own_mnist, verify=False), load("cifar10", own_cifar, verify=False)
+def test_formats_admit_data_of_ones_own(own):
+    mnist, cifar, hundred = (load(name, own, verify=False) for name in ("mnist", "cifar10", "cifar100"))
     assert mnist.train_images.shape == (20, 1, 28, 28)
     assert cifar.train_images.shape == (50, 3, 32, 32)
     np.testing.assert_array_equal(cifar.test_labels, np.arange(10))
+    assert (hundred.train_images.shape, hundred.test_images.shape) == ((200, 3, 32, 32), (100, 3, 32, 32))
+    assert hundred.classes == 100
+    np.testing.assert_array_equal(hundred.train_labels, np.arange(200) % 100)
+    raw = pickle.loads((own / "cifar-100-python" / "train").read_bytes())[b"data"]  # colours in planes
+    assert hundred.train_images[3, 2, 5, 7] == raw[3, 2 * 1024 + 5 * 32 + 7]
+    assert len(hundred.subset(100).train_labels) == 100
 
 
 def test_subsets_are_balanced_ordered_nested_and_repeatable():
@@ -138,23 +119,9 @@ def test_unknown_names_and_folders(tmp_path):
         refused(f"folder must hold .*{file}", load, name, tmp_path)
 
 
-def test_files_that_are_not_the_official_ones_are_refused(own_mnist, own_cifar):
-    for name in ("mnist", "cifar10"):
-        refused("must be the official file; its MD5 differs", load, name, own_mnist)
-
-
-@pytest.mark.parametrize("verify", [True, False])
-def test_a_hostile_batch_is_refused_and_not_executed(own_cifar, tmp_path, verify):
-    import os
-
-    class Hostile:
-        def __reduce__(self):
-            return os.system, (f"touch {tmp_path}/marker",)
-
-    path = own_cifar / "cifar-10-batches-py" / "data_batch_1"
-    path.write_bytes(pickle.dumps({b"data": Hostile(), b"labels": [0]}))
-    refused("data_batch_1", load, "cifar10", own_cifar, verify=verify)
-    assert not (tmp_path / "marker").exists()
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "cifar100"])
+def test_files_that_are_not_the_official_ones_are_refused(own, name):
+    refused("must be the official file; its MD5 differs", load, name, own)
 
 
 def cut(content: bytes) -> bytes:
@@ -166,44 +133,56 @@ def flip(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
 
 
-@pytest.mark.parametrize(
-    ("file", "damage", "message"),
-    [
-        ("mnist/train-images-idx3-ubyte.gz", cut, "complete, readable file"),
-        ("mnist/train-images-idx3-ubyte.gz", flip, "complete, readable file"),
-        ("mnist/train-labels-idx1-ubyte", cut, "bytes after its header"),
-        ("mnist/train-labels-idx1-ubyte", lambda _: b"", "magic number 2049; got nothing"),
-        ("mnist/t10k-labels-idx1-ubyte", lambda _: idx(np.zeros((10, 1))), "magic number 2049"),
-        ("mnist/t10k-labels-idx1-ubyte", lambda _: idx(np.full(10, 11)), "labels from 0 to 9"),
-        ("mnist/t10k-labels-idx1-ubyte", lambda _: idx(np.zeros(9)), "one label per image; got 10 images and 9"),
-        ("cifar-10-batches-py/data_batch_2.xz", cut, "complete, readable file"),
-        ("cifar-10-batches-py/data_batch_2.xz", flip, "complete, readable file"),
-        ("cifar-10-batches-py/test_batch.xz", lambda _: lzma.compress(pickle.dumps([1])), "must hold 'data'"),
-        (
-            "cifar-10-batches-py/test_batch.xz",
-            lambda _: lzma.compress(pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": ["x"]})),
-            "must hold 'labels'",
-        ),
-    ],
-)
-def test_damaged_files_are_named(own_mnist, own_cifar, file, damage, message):
-    path = own_mnist / file
+def of(content: bytes, *, packed: bool = True):
+    """Return a function that puts content in the place of a file."""
+    return lambda _: lzma.compress(content) if packed else content
+
+
+IMAGES, LABELS = "train-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"
+DAMAGES = [
+    ("mnist", IMAGES, cut, "complete, readable file"),
+    ("mnist", IMAGES, flip, "complete, readable file"),
+    ("mnist", LABELS, cut, "bytes after its header"),
+    ("mnist", LABELS, lambda _: b"", "magic number 2049; got nothing"),
+    ("mnist", LABELS, lambda _: idx(np.zeros((10, 1))), "magic number 2049"),
+    ("mnist", LABELS, lambda _: idx(np.full(10, 11)), "labels from 0 to 9"),
+    ("mnist", LABELS, lambda _: idx(np.zeros(9)), "one label per image; got 10 images and 9"),
+    ("cifar10", "data_batch_2.xz", cut, "complete, readable file"),
+    ("cifar10", "data_batch_2.xz", flip, "complete, readable file"),
+    ("cifar10", "test_batch.xz", of(pickle.dumps([1])), "must hold 'data'"),
+    ("cifar10", "test_batch.xz", of(batch([0], labels=["x"])), "must hold 'labels'"),
+    ("cifar100", "test.xz", of(batch([100] * 200)), "labels from 0 to 99; got 100 to 100"),
+    ("cifar100", "test.xz", of(batch([0], fine_labels=None)), "must hold 'fine_labels'"),
+    ("cifar100", "test.xz", of(batch([0], data=np.zeros((1, 3071), np.uint8))), "must hold 'data'"),
+    *(("mnist-small", "mnist-small.npz", damage, "mnist-small.npz must be a complete .npz file")
+      for damage in (cut, flip, lambda _: b"", lambda _: b"text",
+                     of(npz(**dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([None]))),
+                        packed=False))),  # objects are never unpickled
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "file", "damage", "message"), DAMAGES)
+def test_damaged_files_are_named(own, name, file, damage, message):
+    (path,) = own.rglob(file)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(InputError, match=message) as error:
-        load("mnist" if "mnist/" in file else "cifar10", own_mnist, verify=False)
+        load(name, own, verify=False)
     assert path.name in str(error.value) or "must have" in str(error.value)
 
 
-@pytest.mark.parametrize("damage", [cut, flip, lambda _: b"", lambda _: b"text"])
-def test_a_damaged_small_set_is_named(tmp_path, data_folder, damage):
-    shutil.copy(data_folder / "mnist-small.npz", tmp_path)
-    path = tmp_path / "mnist-small.npz"
-    path.write_bytes(damage(path.read_bytes()))
-    refused(r"mnist-small.npz must be a complete .npz file", load, "mnist-small", tmp_path)
-
-
-def test_a_small_set_of_objects_is_never_unpickled(tmp_path):
-    np.savez(
-        tmp_path / "mnist-small.npz", **dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), np.array([None]))
-    )
-    refused("damaged", load, "mnist-small", tmp_path)
+@pytest.mark.parametrize("half", ["data", "test"])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([11, *range(1, 10)] * 4, "from 0 to 9, and no other; got .1, .*9, 11"),
+        ([-1, *range(1, 10)] * 4, "from 0 to 9, and no other; got .-1, 1"),
+        ([*range(9), 8] * 4, "must have each class from 0 to 9"),
+        ([*range(10)] * 3, "one label per image; got 40 images and 30 labels"),
+        ([*range(10)] * 5, "one label per image; got 40 images and 50 labels"),
+    ],
+)
+def test_pairs_of_wrong_labels_are_refused(own, half, labels, message):
+    for stem in CIFAR10:
+        wrong = {"labels": labels} if stem.startswith(half) else {}
+        (own / "cifar-10-batches-py" / f"{stem}.xz").write_bytes(lzma.compress(batch([*range(10)] * 4, **wrong)))
+    refused(message, load, "cifar10-pairs", own, verify=False)

@@ -1,7 +1,5 @@
-"""CIFAR-100 and ImageNet from small files in their official formats, and pairs of images."""
+"""Pairs of images, and ImageNet from small files in its official format."""
 
-import lzma
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -13,51 +11,6 @@ from saddlescope.training import load
 from saddlescope.training.data import imagenet
 from saddlescope.training.data.image_files import pair_images
 from saddlescope.training.data.imagenet import read_image_folder
-
-
-@pytest.fixture
-def own_cifar100(tmp_path) -> Path:
-    """Write 200 + 100 images in CIFAR-100's format, with keys of bytes."""
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "cifar-100-python"
-    folder.mkdir()
-    for stem, count in (("train", 200), ("test", 100)):
-        batch = {
-            b"filenames": [f"{k}.png".encode() for k in range(count)],
-            b"batch_label": b"training batch 1 of 1",
-            b"fine_labels": [k % 100 for k in range(count)],
-            b"coarse_labels": [k % 20 for k in range(count)],
-            b"data": rng.integers(0, 256, (count, 3072), dtype=np.uint8),
-        }
-        content = pickle.dumps(batch)
-        (folder / (stem + (".xz" if stem == "test" else ""))).write_bytes(
-            lzma.compress(content) if stem == "test" else content
-        )
-    return tmp_path
-
-
-def test_cifar100_has_its_fine_classes_and_its_colours_in_planes(own_cifar100):
-    data = load("cifar100", own_cifar100, verify=False)
-    assert (data.train_images.shape, data.test_images.shape, data.classes) == ((200, 3, 32, 32), (100, 3, 32, 32), 100)
-    np.testing.assert_array_equal(data.train_labels, np.arange(200) % 100)
-    raw = pickle.loads((own_cifar100 / "cifar-100-python" / "train").read_bytes())[b"data"]
-    assert data.train_images[3, 2, 5, 7] == raw[3, 2 * 1024 + 5 * 32 + 7]
-    assert len(data.subset(100).train_labels) == 100
-    refused("must be the official file; its MD5 differs", load, "cifar100", own_cifar100)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({b"fine_labels": [100] * 200}, "labels from 0 to 99; got 100 to 100"),
-        ({b"fine_labels": None}, "must hold 'fine_labels'"),
-        ({b"data": np.zeros((200, 3071), np.uint8)}, "must hold 'data'"),
-    ],
-)
-def test_damaged_cifar100_is_refused(own_cifar100, change, message):
-    path = own_cifar100 / "cifar-100-python" / "train"
-    path.write_bytes(pickle.dumps(pickle.loads(path.read_bytes()) | change))
-    refused(message, load, "cifar100", own_cifar100, verify=False)
 
 
 def test_pairs_show_the_two_digits_of_their_class_each_twice_as_tall():
@@ -89,26 +42,6 @@ def test_pairs_of_half_width_have_the_means_of_neighbouring_columns():
         left, right = divmod(int(label), 10)
         expected = [10 * left + 1, 10 * left + 2, 10 * right + 1, 10 * right + 2]  # halves are rounded up
         np.testing.assert_array_equal(image, np.broadcast_to(expected, (3, 4, 4)))
-
-
-@pytest.mark.parametrize("half", ["data", "test"])
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([11, *range(1, 10)] * 4, "from 0 to 9, and no other; got .1, .*9, 11"),
-        ([-1, *range(1, 10)] * 4, "from 0 to 9, and no other; got .-1, 1"),
-        ([*range(9), 8] * 4, "must have each class from 0 to 9"),
-        ([*range(10)] * 3, "one label per image; got 40 images and 30 labels"),
-        ([*range(10)] * 5, "one label per image; got 40 images and 50 labels"),
-    ],
-)
-def test_pairs_of_wrong_labels_are_refused(tmp_path, half, labels, message):
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    for stem in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
-        given = labels if stem.startswith(half) else [*range(10)] * 4
-        batch = {"data": np.zeros((40, 3072), np.uint8), "labels": given}
-        (tmp_path / "cifar-10-batches-py" / stem).write_bytes(pickle.dumps(batch))
-    refused(message, load, "cifar10-pairs", tmp_path, verify=False)
 
 
 @pytest.mark.slow  # unpacks all of CIFAR-10

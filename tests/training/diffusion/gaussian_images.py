@@ -8,12 +8,14 @@ with the noise that is left at time 0.
 """
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from scipy.special import expit
 
-if TYPE_CHECKING:
-    import torch
+from saddlescope.training.diffusion.unet import UNetConfig
+from saddlescope.training.diffusion.variational_diffusion import VariationalDiffusion
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -47,8 +49,6 @@ class SampledLaw(NamedTuple):
 
 def exact_sampling(law: GaussianImages, *, steps: int, gamma_min: float, gamma_max: float) -> SampledLaw:
     """Return the law of the sampled images from the formulas of the Markov chain, without a draw."""
-    from scipy.special import expit
-
     gammas = np.linspace(gamma_max, gamma_min, steps + 1)
     alphas, variances = np.sqrt(expit(-gammas)), expit(gammas)
     mean, variance = np.zeros_like(law.variances), np.ones_like(law.variances)
@@ -67,22 +67,14 @@ def sample_images(
     law: GaussianImages, *, each: int, steps: int, gamma_min: float, gamma_max: float, seed: int
 ) -> Array:
     """Sample images with the best prediction in place of a network, (n, each, D)."""
-    import torch
-
-    from saddlescope.training.diffusion.variational_diffusion import VariationalDiffusion
-
     model = VariationalDiffusion(best_predictor(law, gamma_min, gamma_max), gamma_min=gamma_min, gamma_max=gamma_max)
     asked = torch.from_numpy(np.repeat(law.conditions, each, axis=0))
     images = model.double().sample(asked, steps=steps, generators=[torch.Generator().manual_seed(seed)])
     return images.numpy().reshape(len(law.conditions), each, -1)
 
 
-def best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> "torch.nn.Module":
+def best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> torch.nn.Module:
     """Return a module that predicts the noise from the law itself."""
-    import torch
-
-    from saddlescope.training.diffusion.unet import UNetConfig
-
     basis, variances = torch.from_numpy(law.basis), torch.from_numpy(law.variances)
     # The means are linear in the condition; this map is fitted to them.
     asked = np.concatenate([law.conditions, np.ones((len(law.conditions), 1))], axis=1)

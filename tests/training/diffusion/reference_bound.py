@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import erf, expit
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -71,8 +72,6 @@ def bound(
 
 def _signal(gamma: Array) -> tuple[Array, Array]:
     """Return alpha and sigma^2."""
-    from scipy.special import expit
-
     return np.sqrt(expit(-gamma)), expit(gamma)
 
 
@@ -143,8 +142,6 @@ def _normalize(network: Network, name: str, x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    from scipy.special import erf
-
     return x * (1 + erf(x / np.sqrt(2))) / 2
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from refusals import refused
 from saddlescope._shared.errors import InputError
 from saddlescope.training.diffusion.circles import CircleProcess
 
@@ -161,25 +162,6 @@ def test_digests_know_every_field():
     assert CircleProcess().digest() == CircleProcess().digest()
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "constraint"),
-    [
-        ("size_signal", 0.9, "pixels across"),  # no diameter is left for small
-        ("diameter", 0.9, "at most as wide as the image"),
-        ("color_jitter", 0.5, "below 0.5"),
-        ("size_jitter", -0.1, "at least 0"),
-        ("background", (1.0, 0.8), "the lower first"),
-        ("blur", -1.0, "at least 0"),
-        ("blur", float("inf"), "at most 8"),
-    ],
-)
-def test_processes_that_make_no_sense_are_refused(field, value, constraint):
-    with pytest.raises(InputError, match=constraint) as raised:
-        CircleProcess(**{field: value})
-    assert "got" in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 @pytest.mark.parametrize("classes", [[4], [-1], [[0, 1]], [0.5]])
 def test_classes_that_are_none_are_refused(classes, types_unchecked):
     for use in (CircleProcess().prompts, lambda given: CircleProcess().draw(given, seed=0)):
@@ -188,11 +170,9 @@ def test_classes_that_are_none_are_refused(classes, types_unchecked):
 
 
 def test_seeds_below_zero_are_refused():
-    with pytest.raises(InputError, match="seed must be at least 0; got -1"):
-        CircleProcess().draw(ALL, seed=-1)
+    refused("seed must be at least 0; got -1", CircleProcess().draw, ALL, seed=-1)
 
 
 @pytest.mark.parametrize("images", [0, -3])
 def test_means_of_no_images_are_refused(images):
-    with pytest.raises(InputError, match=f"images must be at least 1; got {images}"):
-        CircleProcess().class_means(images=images, seed=0)
+    refused(f"images must be at least 1; got {images}", CircleProcess().class_means, images=images, seed=0)

@@ -56,14 +56,9 @@ def test_size_at_the_papers_size() -> None:
     assert sum(parameter.numel() for parameter in UNet(UNetConfig()).parameters()) == 10_618_883
 
 
-def test_initial_weights_depend_on_the_seed_alone() -> None:
-    config = UNetConfig(pixels=4, channels=(8, 8), blocks=1)
-    before = torch.random.get_rng_state()
-    first, again, other = (UNet(config, seed=seed).state_dict() for seed in (3, 3, 4))
-    assert torch.equal(before, torch.random.get_rng_state())
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["backbone.enter.weight"], other["backbone.enter.weight"])
-    # PyTorch's default: uniform within 1/sqrt(inputs), here of 3 x 3 pixels in 3 and in 8 channels.
+def test_initial_spread_is_pytorchs_own() -> None:
+    first = UNet(UNetConfig(pixels=4, channels=(8, 8), blocks=1), seed=3).state_dict()
+    # uniform within 1/sqrt(inputs), here of 3 x 3 pixels in 3 and in 8 channels
     for name, inputs_of in (("backbone.enter", 27), ("backbone.before.first", 72)):
         largest = first[f"{name}.weight"].abs().max().item() * inputs_of**0.5
         assert 0.95 < largest <= 1 + 1e-6
@@ -93,20 +88,6 @@ def test_backbone_alone_has_features_of_the_first_width_and_of_every_pixel() -> 
     assert features.shape == (2, 6, 8, 8)
     assert features.std() > 0.1
     assert not any("projections" in name for name in backbone.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"pixels": 30}, r"pixels must be a multiple of 4, since 3 levels halve the image 2 times; got 30\."),
-        ({"channels": ()}, r"channels must hold at least one width; got \(\)\."),
-        ({"normalization": "group", "groups": 24}, r"groups must divide every width in channels=\(64, 128, 256\)"),
-        ({"heads": 3}, r"heads must divide the last width in channels=\(64, 128, 256\); got 3\."),
-    ],
-)
-def test_misfits_are_refused(settings, sentence) -> None:
-    with pytest.raises(InputError, match=sentence):
-        UNetConfig(**settings)  # type: ignore[arg-type]
 
 
 def test_other_shapes_are_refused() -> None:

@@ -91,20 +91,19 @@ def gradient_descent(
         raise InputError(f"level must be positive and finite; got {level!r}.")
     recorded = recorded_steps(np.arange(0, steps, max(1, steps // _RECORDS)) if record is None else record, steps)
     minibatches = None if batch is None else Minibatches.of(loss, batch, (seed,), steps)
-    parameters, coordinates = require_start(start).parameters(), start.descent_coordinates()
+    parameters, coordinates = require_start(start).parameters(), start.flow_coordinates().of_descent()
     layout = TreeLayout.of(parameters)
-    require_float64_loss(loss, start.argument(parameters))
-    if isinstance(rates, ConstantRate | ScheduledRate) and start.argument(parameters) is parameters:
+    require_float64_loss(loss, coordinates.argument(parameters))
+    if isinstance(rates, ConstantRate | ScheduledRate) and coordinates.argument(parameters) is parameters:
         require_stable(loss, parameters, float(rates.at(max(steps - 1, 0), parameters)))
     first = CompiledLoss(loss, coordinates.layout)
     require_finite(*first.value_and_gradient(coordinates.point(layout.flatten(parameters))))
 
-    of_weights = _LossOfWeights(loss, start.argument)
+    of_weights = _LossOfWeights(loss, coordinates.argument)
     parts = of_weights, rates, _LossAndWeights(of_weights)
     descent = Descent(*(StackedRuns.shared(each) for each in parts), many=False)
-    progress, structure = prepare(descent, parameters, recorded)
-    descend(descent, progress, recorded, minibatches, report)
-    finite, elapsed, (values, states) = jax.tree.unflatten(structure, progress.records)
+    progress = descend(descent, prepare(descent, parameters, recorded), recorded, minibatches, report)
+    finite, elapsed, (values, states) = progress.observed()
     status, count = of_steps(recorded, finite & np.isfinite(values), "The loss or a weight")
     recorded, values, states = recorded[:count], values[:count], states[:count]
     times = elapsed[:count] / coordinates.rate

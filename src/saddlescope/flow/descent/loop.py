@@ -20,7 +20,7 @@ from saddlescope._shared.compiled_functions import compiled_in_place, eval_shape
 from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
+from saddlescope.flow.descent.checkpoint import Checkpoint, RunState
 from saddlescope.loss.compiled import loss_and_gradient
 from saddlescope.loss.minibatches import Minibatches
 from saddlescope.loss.stacked import StackedRuns
@@ -88,12 +88,12 @@ class Descent(eqx.Module):
         return self.over_runs(lambda arrays, place: self.losses.built(arrays)(place.weights))(self.losses.arrays, place)
 
 
-def prepare(descent: Descent, weights: PyTree, recorded: Int[np.ndarray, "k"]) -> tuple[RunState, Any]:
-    """Return the state before the first step, with empty records, and the structure of a record."""
+def prepare(descent: Descent, weights: PyTree, recorded: Int[np.ndarray, "k"]) -> RunState:
+    """Return the state before the first step, with empty records."""
     place = descent.begin(weights)
     shapes, structure = jax.tree.flatten(eval_shape(descent.record, place))
     records = [np.zeros((len(recorded), *shape.shape), shape.dtype) for shape in shapes]
-    return RunState(step=0, seen=0, place=place, records=records), structure
+    return RunState(step=0, seen=0, place=place, records=records, structure=structure)
 
 
 def descend(
@@ -102,13 +102,18 @@ def descend(
     recorded: Int[np.ndarray, "k"],
     minibatches: Minibatches | None,
     report: Report,
-    checkpointer: Checkpointer | None = None,
-) -> None:
-    """Take all remaining steps, a stretch at a time, and enter the records; end where the weights of no run are finite.
+    checkpoint: Checkpoint | None = None,
+) -> RunState:
+    """Take all steps that a checkpoint leaves, a stretch at a time; end where the weights of no run are finite.
+
+    Returns:
+        The state at the end, with the records.
 
     Raises:
-        InputError: a loss is not finite at the start, or the checkpoint cannot be written.
+        InputError: a loss is not finite at the start, or the checkpoint cannot be used or written.
     """
+    if checkpoint is not None:
+        progress = checkpoint.resume(progress)
     steps = int(recorded[-1])
     length = count = 1  # steps and records of a stretch; their times are not known yet
     numbers = sum(record[0].size for record in progress.records)
@@ -144,8 +149,11 @@ def descend(
                 record[progress.seen : progress.seen + len(here)] = entries
             progress.place, progress.step, progress.seen = place, stop, progress.seen + len(here)
             report(stop / max(steps, 1), f"step {stop} of {steps}")
-            if checkpointer is not None:
-                checkpointer.write(progress, every=_CHECKPOINT_EVERY)
+            if checkpoint is not None:
+                checkpoint.keep(progress, every=_CHECKPOINT_EVERY)
+    if checkpoint is not None:
+        checkpoint.keep(progress)
+    return progress
 
 
 def _none_is_finite(progress: RunState) -> bool:

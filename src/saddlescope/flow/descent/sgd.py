@@ -19,7 +19,7 @@ from saddlescope._shared.arguments import calling, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.descent.checkpointer import Checkpointer
+from saddlescope.flow.descent.checkpoint import Checkpoint
 from saddlescope.flow.descent.learning_rates import AbstractLearningRate, Schedule, as_learning_rate, schedule_values
 from saddlescope.flow.descent.loop import Descent, descend, prepare
 from saddlescope.flow.descent.recorded_steps import recorded_steps
@@ -105,16 +105,13 @@ def sgd(
             f"{kind!s}."
         )
     with calling(f"observe must accept weights of {shapes_of(weights)}", "Check the shapes."):
-        progress, structure = prepare(descent, weights, recorded)
-    checkpointer = None
+        progress = prepare(descent, weights, recorded)
+    saved = None
     if checkpoint is not None:
         parts = [*jax.tree.leaves((weights, eqx.filter(descent.losses, eqx.is_array))), recorded, minibatches]
-        checkpointer = Checkpointer.of(checkpoint, *parts, f"{rate:.4e}", *schedule_values(rates, steps))
-        progress = checkpointer.resume(progress)
-    descend(descent, progress, recorded, minibatches, report, checkpointer)
-    if checkpointer is not None:
-        checkpointer.write(progress)
-    finite, _, observed = jax.tree.unflatten(structure, progress.records)
+        saved = Checkpoint.of(checkpoint, *parts, f"{rate:.4e}", *schedule_values(rates, steps))
+    progress = descend(descent, progress, recorded, minibatches, report, saved)
+    finite, _, observed = progress.observed()
     status, count = of_steps(recorded, finite)
     recording = Recording(
         steps=recorded[:count],

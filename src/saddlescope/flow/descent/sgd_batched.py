@@ -20,7 +20,7 @@ from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
+from saddlescope.flow.descent.checkpoint import Checkpoint, RunState
 from saddlescope.flow.descent.learning_rates import (
     AbstractLearningRate,
     ConstantRate,
@@ -121,25 +121,21 @@ def sgd_batched(
     for run, rate in enumerate(fastest if losses.stacked else [np.max(fastest)]):
         require_stable(losses.one(run), first, float(rate))
     with calling(f"observe must accept the weights of one run, of {shapes_of(first)}", "Check the shapes."):
-        progress, structure = prepare(descent, weights, recorded)
-    checkpointer = None
+        progress = prepare(descent, weights, recorded)
+    saved = None
     if checkpoint is not None:
         parts = [*jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array))), recorded, minibatches]
         shared = rule.value
         parts += schedule_values(shared, steps) if isinstance(shared, ScheduledRate) else [shared]
-        checkpointer = Checkpointer.of(checkpoint, *parts)
-        progress = checkpointer.resume(progress)
-    descend(descent, progress, recorded, minibatches, report, checkpointer)
-    if checkpointer is not None:
-        checkpointer.write(progress)
-    recording = _recording(structure, recorded, progress)
+        saved = Checkpoint.of(checkpoint, *parts)
+    recording = _recording(recorded, descend(descent, progress, recorded, minibatches, report, saved))
     if throw and recording.failed:
         raise BatchedFlowError(recording)
     return recording
 
 
-def _recording(structure: Any, recorded: Int[np.ndarray, "k"], progress: RunState) -> BatchedRecording:
-    finite, _, observed = jax.tree.unflatten(structure, [np.moveaxis(record, 0, 1) for record in progress.records])
+def _recording(recorded: Int[np.ndarray, "k"], progress: RunState) -> BatchedRecording:
+    finite, _, observed = progress.observed(axis=1)
     alive = np.logical_and.accumulate(finite, axis=1)
     for record in jax.tree.leaves(observed):
         if np.issubdtype(record.dtype, np.inexact):

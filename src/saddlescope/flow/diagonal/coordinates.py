@@ -50,6 +50,11 @@ class AbstractCoordinates(ABC):
     def log_abs(self, state: np.ndarray) -> np.ndarray:
         """Return the natural logarithm of the absolute value of each entry of the point."""
 
+    @staticmethod
+    def argument(parameters: PyTree) -> PyTree:
+        """Return the argument of the loss at parameters; one function of the class, so that it is compiled once."""
+        return parameters
+
 
 class AbstractFlowCoordinates(AbstractCoordinates):
     """Coordinates in which gradient flow is y' = rate * g(point(y)), with g = -dL/dpoint.
@@ -61,6 +66,10 @@ class AbstractFlowCoordinates(AbstractCoordinates):
 
     scale: float
     reach: float
+
+    @abstractmethod
+    def of_descent(self) -> AbstractCoordinates:
+        """Return the coordinates of gradient descent from the same start: the parameters, flattened."""
 
     @abstractmethod
     def metric(self, state: np.ndarray) -> np.ndarray:
@@ -89,6 +98,10 @@ class MirrorCoordinates(AbstractFlowCoordinates):
     time_unit: str = "t / log(1/alpha)"
     scale: float = 1.0  # one e-fold
     reach: float = 1.0  # one e-fold
+
+    def of_descent(self) -> "WeightPairCoordinates":
+        """Return the coordinates u and v, one after the other."""
+        return WeightPairCoordinates(layout=self.layout, rate=self.rate, time_unit=self.time_unit)
 
     def point(self, state: np.ndarray) -> np.ndarray:
         """Return the products beta."""
@@ -152,6 +165,10 @@ class ParameterCoordinates(AbstractFlowCoordinates):
     rate: float = 1.0
     time_unit: str = "t"
 
+    def of_descent(self) -> "ParameterCoordinates":
+        """Return these coordinates."""
+        return self
+
     def point(self, state: np.ndarray) -> np.ndarray:
         """Return the state."""
         return state
@@ -188,7 +205,12 @@ class WeightPairCoordinates(AbstractCoordinates):
 
     def point(self, state: np.ndarray) -> np.ndarray:
         """Return the products beta."""
-        u, v = self.parameters(state)
+        return self.argument(self.parameters(state))
+
+    @staticmethod
+    def argument(parameters: PyTree) -> PyTree:
+        """Return the products u * v."""
+        u, v = parameters
         return u * v
 
     def parameters(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,6 @@
 """Initial conditions of a run: products of small weights, any parameters, or the end of another run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +11,7 @@ from jaxtyping import Float, PyTree
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.coordinates import (
-    AbstractCoordinates,
-    AbstractFlowCoordinates,
-    MirrorCoordinates,
-    ParameterCoordinates,
-    WeightPairCoordinates,
-)
+from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, MirrorCoordinates, ParameterCoordinates
 from saddlescope.loss.checks import as_float64
 from saddlescope.numerics.tree_layout import TreeLayout
 
@@ -35,21 +28,12 @@ class AbstractInit(ABC):
         """Return the initial state in `flow_coordinates`."""
 
     @abstractmethod
-    def descent_coordinates(self) -> AbstractCoordinates:
-        """Return the coordinates for gradient descent: the parameters, flattened."""
-
-    @abstractmethod
     def parameters(self) -> PyTree:
         """Return the initial parameters in float64.
 
         Raises:
             InputError: they are too small for float64.
         """
-
-    @property
-    @abstractmethod
-    def argument(self) -> Callable[[PyTree], PyTree]:
-        """Map from parameters to the argument of the loss; always the same function, so that it is compiled once."""
 
     @abstractmethod
     def at(self, parameters: PyTree) -> "AbstractInit":
@@ -68,16 +52,6 @@ class AbstractProductInit(AbstractInit):
     def origin(self) -> np.ndarray:
         """Return zeros."""
         return np.zeros_like(self.flow_coordinates().p)
-
-    def descent_coordinates(self) -> WeightPairCoordinates:
-        """Return the coordinates u and v, one after the other."""
-        of_flow = self.flow_coordinates()
-        return WeightPairCoordinates(layout=of_flow.layout, rate=of_flow.rate, time_unit=of_flow.time_unit)
-
-    @property
-    def argument(self) -> Callable[[PyTree], PyTree]:
-        """Map from (u, v) to the products beta."""
-        return _product
 
 
 @validate_arguments
@@ -189,18 +163,9 @@ class ParameterInit(AbstractInit):
         """Return the parameters, flattened."""
         return TreeLayout.of(self.params).flatten(self.params)
 
-    def descent_coordinates(self) -> ParameterCoordinates:
-        """Return the parameters' own coordinates, flattened."""
-        return self.flow_coordinates()
-
     def parameters(self) -> PyTree:
         """Return the params given."""
         return self.params
-
-    @property
-    def argument(self) -> Callable[[PyTree], PyTree]:
-        """The identity map."""
-        return _identity
 
     def at(self, parameters: PyTree) -> "ParameterInit":
         """Return an initial condition at other parameters."""
@@ -237,18 +202,9 @@ class ResumeFrom(AbstractInit, ReprMixin):
             raise InputError(f"state must be an array of shape {expected!r}; got {found!r}. Pass Trajectory.end.")
         return self.state
 
-    def descent_coordinates(self) -> AbstractCoordinates:
-        """Return the descent coordinates of the first start."""
-        return self.start.descent_coordinates()
-
     def parameters(self) -> PyTree:
         """Return the parameters of that state."""
         return self.at(self.flow_coordinates().parameters(self.state)).parameters()
-
-    @property
-    def argument(self) -> Callable[[PyTree], PyTree]:
-        """Map of the first start."""
-        return self.start.argument
 
     def at(self, parameters: PyTree) -> AbstractInit:
         """Return an initial condition of the first start's kind."""
@@ -267,13 +223,3 @@ def require_start(start: Any) -> AbstractInit:
             "Pass ParameterInit(weights) for weights of any other kind."
         )
     return start
-
-
-def _product(weights: tuple[Any, Any]) -> Any:
-    """Return beta = u * v: one function for all starts, so that compiled code is found again."""
-    u, v = weights
-    return u * v
-
-
-def _identity(parameters: PyTree) -> PyTree:
-    return parameters

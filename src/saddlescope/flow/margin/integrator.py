@@ -42,8 +42,6 @@ _Flow = TypeVar("_Flow", bound=MarginFlow)
 def follow(
     kind: type[_Flow],
     system: AbstractMarginSystem,
-    start: Float[np.ndarray, "N"],
-    scale: float,
     run: MarginRun,
     own: Callable[[Float[np.ndarray, "k N"]], dict[str, Any]],
 ) -> _Flow:
@@ -52,8 +50,6 @@ def follow(
     Args:
         kind: class of the result.
         system: the right-hand side; its unit of time is set here.
-        start: the coordinates at time 0.
-        scale: size of the coordinates, to which their errors are relative.
         run: arguments of the flow.
         own: from the recorded coordinates to the fields of the class beyond those of `MarginFlow`.
 
@@ -61,12 +57,12 @@ def follow(
         InputError: the flow never moves from the start, or its margins overflow there; or a time cannot be used.
         FlowError: the status is not ok and `run.throw` is true.
     """
-    _set_time_unit(system, start)
+    _set_time_unit(system)
     coordinate = system.time_coordinate
     until = float(coordinate.at(np.array([run.log_until]))[0])
     times = run.times(coordinate.log_time, until)
-    recorded, y, local = coordinate.at(times), system.start(start), run.tolerance * _LOCAL_SHARE
-    tolerances = np.concatenate([[local] * 2, np.full(len(start), local * scale)])
+    recorded, y, local = coordinate.at(times), system.start(), run.tolerance * _LOCAL_SHARE
+    tolerances = np.concatenate([[local] * 2, np.full(len(system.origin), local * system.scale)])
     stepper = Stepper(system, y, until, rtol=local, atol=tolerances)
     states, steps, status = [y] * int(np.sum(recorded <= 0)), 0, REACHED
     while len(states) < len(recorded):
@@ -113,13 +109,13 @@ def follow(
     return flow
 
 
-def _set_time_unit(system: AbstractMarginSystem, start: Float[np.ndarray, "N"]) -> None:
+def _set_time_unit(system: AbstractMarginSystem) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
-        margins = system.margins(start)
+        margins = system.margins(system.origin)
     if not np.all(np.isfinite(margins)):
         raise InputError("start must give finite margins; got weights that overflow. Start from smaller ones.")
     try:
-        moves = system.set_time_unit(start)
+        moves = system.set_time_unit()
     except ValueError as error:
         raise InputError(f"loss must be one of margins of shape {margins.shape!r}; got {system.loss!r}.") from error
     if not moves:

@@ -90,12 +90,13 @@ class KeyQuerySystem(AbstractMarginSystem):
     """Margin system in the reduced K and Q, stacked and flattened."""
 
     def __init__(self, loss: MarginLoss, reduction: Reduction) -> None:
-        super().__init__(loss)
+        origin = np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()])
+        super().__init__(loss, origin, float(np.sqrt(np.mean(origin**2))))
         self.differences, self.queries = reduction.differences, reduction.queries
         self._split, self._width = reduction.keys.shape
         self._tall = self.differences.reshape(-1, self._split)
         self._owner = np.repeat(np.arange(len(self.queries)), self.differences.shape[1])
-        self._errors = np.zeros(reduction.keys.size + reduction.query_weights.size)
+        self._errors = np.zeros_like(origin)
         self._rng = np.random.default_rng(0)
 
     def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:

@@ -25,9 +25,7 @@ from saddlescope.flow.margin.integrator import follow
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
 from saddlescope.flow.margin.records import MarginRun
 from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalMarginInit, KeyQueryMarginFlow, MatrixMarginFlow
-from saddlescope.flow.margin.systems import DiagonalSystem, MarginLoss, MatrixSystem
-
-_TINY = np.finfo(float).tiny
+from saddlescope.flow.margin.systems import IntegralSystem, MarginLoss
 
 
 @validate_arguments
@@ -68,14 +66,10 @@ def diagonal_margin_flow(
     n, m, d = B.shape
     given = start if isinstance(start, DiagonalMarginInit) else DiagonalMarginInit.at_scale(_scale(start, d), d)
     begin = DiagonalMarginInit(*(real_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus")))
-    system = DiagonalSystem(loss, B, begin.plus, begin.minus)
-    run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
     return follow(
         DiagonalMarginFlow,
-        system,
-        np.zeros(n * m),
-        float(1 / max(np.abs(B).max(), _TINY)),
-        run,
+        IntegralSystem.diagonal(loss, B, begin.plus, begin.minus),
+        MarginRun(log_until, tolerance, record, max_evaluations, throw, report),
         lambda phi: {"phi": phi.reshape(-1, n, m), "features": B, "start": begin},
     )
 
@@ -118,14 +112,10 @@ def matrix_margin_flow(
     n, m, d = D.shape
     W = None if start is None else real_array("start", start, (d, d))
     first = np.zeros((n, m)) if W is None else np.einsum("nmd,nd->nm", D, z @ W.T)
-    system = MatrixSystem(loss, D, z, first)
-    run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
     return follow(
         MatrixMarginFlow,
-        system,
-        np.zeros(n * m),
-        float(1 / max(np.abs(system.gram).max(), _TINY)),
-        run,
+        IntegralSystem.of_matrix(loss, D, z, first),
+        MarginRun(log_until, tolerance, record, max_evaluations, throw, report),
         lambda phi: {"phi": phi.reshape(-1, n, m), "differences": D, "queries": z, "start": W},
     )
 
@@ -174,7 +164,6 @@ def key_query_margin_flow(
     Q = real_array("Q", start[1], K.shape)
     reduction = Reduction.of(D, z, K, Q)
     system = KeyQuerySystem(loss, reduction)
-    coordinates = np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()])
     run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
 
     def own(coordinates: Float[np.ndarray, "k N"]) -> dict[str, Any]:
@@ -186,7 +175,7 @@ def key_query_margin_flow(
             "conservation_defects": _conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights),
         }
 
-    return follow(KeyQueryMarginFlow, system, coordinates, float(np.sqrt(np.mean(coordinates**2))), run, own)
+    return follow(KeyQueryMarginFlow, system, run, own)
 
 
 def _conservation_defects(K: np.ndarray, Q: np.ndarray, K0: np.ndarray, Q0: np.ndarray) -> Float[np.ndarray, "k"]:

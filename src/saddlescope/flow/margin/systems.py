@@ -11,10 +11,11 @@ depend.
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from saddlescope.flow.margin.time_coordinate import LogLogTime
 from saddlescope.numerics.ndf import AbstractStiffSystem, Interpolant, Solver, linear_solver
@@ -50,10 +51,15 @@ class AbstractMarginSystem(AbstractStiffSystem):
     E is ln(L - L*) integrated from its slope, dE/dx = -sum_il (r_il / (L - L*)) du_il/dx. Nothing depends on it, so
     that its distance from ln(L - L*) of the margins measures the accumulated error. And since late margins are ln t
     times a function of the coordinates, the solver's equations converge in the margins, not in the coordinates alone.
+
+    Attributes:
+        origin: the coordinates at time 0.
+        scale: size of the coordinates, to which their errors are relative.
     """
 
-    def __init__(self, loss: MarginLoss) -> None:
-        self.loss, self.time_coordinate, self.evaluations = loss, LogLogTime(0.0), 0
+    def __init__(self, loss: MarginLoss, origin: Float[np.ndarray, "N"], scale: float) -> None:
+        self.loss, self.origin, self.scale = loss, origin, scale
+        self.time_coordinate, self.evaluations = LogLogTime(0.0), 0
 
     @abstractmethod
     def margins(self, coordinates: Float[np.ndarray, "N"]) -> Float[np.ndarray, "n m"]:
@@ -96,8 +102,9 @@ class AbstractMarginSystem(AbstractStiffSystem):
         """
         return 0.0
 
-    def set_time_unit(self, coordinates: Float[np.ndarray, "N"]) -> bool:
+    def set_time_unit(self) -> bool:
         """Set the unit of time from the initial speed of the flow; return False where it never moves."""
+        coordinates = self.origin
         log_rates, signs = self.loss.log_rates(self.margins(coordinates))
         largest = float(np.max(log_rates))
         if largest == -np.inf:
@@ -107,9 +114,9 @@ class AbstractMarginSystem(AbstractStiffSystem):
             self.time_coordinate = LogLogTime(-largest - math.log(pace))
         return pace > 0
 
-    def start(self, coordinates: Float[np.ndarray, "N"]) -> np.ndarray:
+    def start(self) -> np.ndarray:
         """Return the state at time 0."""
-        return np.concatenate([[0.0, self.loss.log_excess(self.margins(coordinates))], coordinates])
+        return np.concatenate([[0.0, self.loss.log_excess(self.margins(self.origin))], self.origin])
 
     def margin_speeds(self, coordinates: Float[np.ndarray, "N"], log_time: float) -> Float[np.ndarray, "n m"]:
         """Return du / d ln t."""
@@ -156,119 +163,98 @@ class AbstractMarginSystem(AbstractStiffSystem):
         return solve
 
 
-class AbstractIntegralSystem(AbstractMarginSystem):
-    """Margin system with the coordinates phi."""
+class IntegralSystem(AbstractMarginSystem):
+    """Margin system in the coordinates phi, which start at 0: u = P f(Q phi), f entry by entry.
 
-    multiplicity: float
+    Args:
+        loss: of the margins.
+        shape: (n, m).
+        outer: P, (n m, k).
+        inner: Q, (k, n m).
+        weights: from Q phi to f, its derivative and its second derivative.
+        multiplicity: of the integrals of the rates.
+        moves: entries of f that are not constant, (k,).
+    """
 
-    def __init__(self, loss: MarginLoss, shape: tuple[int, ...]) -> None:
-        super().__init__(loss)
-        self.shape = shape
+    def __init__(
+        self,
+        loss: MarginLoss,
+        shape: tuple[int, ...],
+        outer: Float[np.ndarray, "N k"],
+        inner: Float[np.ndarray, "k N"],
+        weights: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]],
+        *,
+        multiplicity: float = 1.0,
+        moves: Bool[np.ndarray, "k"] | bool = True,
+    ) -> None:
+        scale = float(1 / max(np.abs(inner).max(), np.finfo(float).tiny))
+        super().__init__(loss, np.zeros(math.prod(shape)), scale)
+        self._shape, self._outer, self._inner = shape, outer, inner
+        self._weights, self._multiplicity, self._moves = weights, multiplicity, moves
 
-    @abstractmethod
-    def margins_by_integrals(self, coordinates: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N N"]:
-        """Return du/dphi."""
+    @classmethod
+    def diagonal(
+        cls,
+        loss: MarginLoss,
+        features: Float[np.ndarray, "n m d"],
+        plus: Float[np.ndarray, "d"],
+        minus: Float[np.ndarray, "d"],
+    ) -> "IntegralSystem":
+        """Return the system of diagonal weights, from w_+ and w_- at time 0: f(psi) = beta."""
+        with np.errstate(divide="ignore"):
+            log_plus, log_minus = 2 * np.log(np.abs(plus)), 2 * np.log(np.abs(minus))
+
+        def weights(psi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            up, down = np.exp(log_plus + psi) / 2, np.exp(log_minus - psi) / 2
+            return up - down, up + down, up - down
+
+        B, moves = features.reshape(-1, features.shape[2]), np.maximum(log_plus, log_minus) > -np.inf
+        return cls(loss, features.shape[:2], B, B.T, weights, multiplicity=2.0, moves=moves)
+
+    @classmethod
+    def of_matrix(
+        cls,
+        loss: MarginLoss,
+        differences: Float[np.ndarray, "n m d"],
+        queries: Float[np.ndarray, "n d"],
+        margins: Float[np.ndarray, "n m"],
+    ) -> "IntegralSystem":
+        """Return the system of W alone, from the margins of W(0): f is the margins."""
+        tall = differences.reshape(-1, differences.shape[2])
+        repeated = np.repeat(queries, differences.shape[1], axis=0)
+        gram, first = (tall @ tall.T) * (repeated @ repeated.T), margins.ravel()
+        return cls(
+            loss, margins.shape, np.eye(first.size), gram,
+            lambda moved: (first + moved, np.ones_like(moved), np.zeros_like(moved)),
+        )  # fmt: skip
+
+    def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:
+        """Return the largest speed of Q phi, of entries that move: of ln w^2, or of the margins."""
+        return float(np.max(np.abs(self._inner @ motion) * self._moves))
 
     def moved(self, coordinates: np.ndarray, rates: np.ndarray) -> np.ndarray:
         """Return dphi/dx."""
-        return self.multiplicity * rates.ravel()
+        return self._multiplicity * rates.ravel()
+
+    def margins(self, coordinates: np.ndarray) -> np.ndarray:
+        """Return P f(Q phi)."""
+        return (self._outer @ self._weights(self._inner @ coordinates)[0]).reshape(self._shape)
+
+    def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
+        """Return P f' Q motion."""
+        slope = self._weights(self._inner @ coordinates)[1]
+        return (self._outer @ (slope * (self._inner @ motion))).reshape(self._shape)
+
+    def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
+        """Return P f'' (Q motion) (Q change)."""
+        both = (self._inner @ motion) * (self._inner @ change)
+        return (self._outer @ (self._weights(self._inner @ coordinates)[2] * both)).reshape(self._shape)
 
     def coordinates_newton(
         self, coordinates: np.ndarray, rates: np.ndarray, rates_by_margins: np.ndarray, c: float
     ) -> Solver:
         """Solve by the LU decomposition of the full matrix."""
-        n, m = self.shape
-        by_integrals = self.margins_by_integrals(coordinates).reshape(n, m, n * m)
-        inner = (rates_by_margins @ by_integrals).reshape(n * m, n * m)
-        return linear_solver(np.eye(n * m) - c * self.multiplicity * inner)
-
-
-class DiagonalSystem(AbstractIntegralSystem):
-    """Margin system of diagonal weights, from w_+ and w_- at time 0."""
-
-    multiplicity = 2.0
-
-    def __init__(
-        self,
-        loss: MarginLoss,
-        features: Float[np.ndarray, "n m d"],
-        plus: Float[np.ndarray, "d"],
-        minus: Float[np.ndarray, "d"],
-    ) -> None:
-        super().__init__(loss, features.shape[:2])
-        self.features = features.reshape(-1, features.shape[2])
-        with np.errstate(divide="ignore"):
-            self._log_plus, self._log_minus = 2 * np.log(np.abs(plus)), 2 * np.log(np.abs(minus))
-
-    def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:
-        """Return the largest speed of ln w."""
-        moves = np.maximum(self._log_plus, self._log_minus) > -np.inf
-        return float(np.max(np.abs(self.features.T @ motion) * moves))
-
-    def weights(self, coordinates: Float[np.ndarray, "N"]) -> Float[np.ndarray, "d"]:
-        """Return the weights beta."""
-        plus, minus = self._halves(coordinates)
-        return plus - minus
-
-    def margins(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return B beta."""
-        return (self.features @ self.weights(coordinates)).reshape(self.shape)
-
-    def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
-        """Return B (dbeta/dpsi) B^T motion."""
-        plus, minus = self._halves(coordinates)
-        return (self.features @ ((plus + minus) * (self.features.T @ motion))).reshape(self.shape)
-
-    def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Return B (d^2 beta/dpsi^2) (B^T motion) (B^T change), the second derivative being beta."""
-        both = (self.features.T @ motion) * (self.features.T @ change)
-        return (self.features @ (self.weights(coordinates) * both)).reshape(self.shape)
-
-    def margins_by_integrals(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return B (dbeta/dpsi) B^T."""
-        plus, minus = self._halves(coordinates)
-        return (self.features * (plus + minus)) @ self.features.T
-
-    def _halves(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return w_+^2 / 2 and w_-^2 / 2."""
-        psi = self.features.T @ coordinates
-        return np.exp(self._log_plus + psi) / 2, np.exp(self._log_minus - psi) / 2
-
-
-class MatrixSystem(AbstractIntegralSystem):
-    """Margin system of W alone, from the margins of W(0)."""
-
-    multiplicity = 1.0
-
-    def __init__(
-        self,
-        loss: MarginLoss,
-        differences: Float[np.ndarray, "n m d"],
-        queries: Float[np.ndarray, "n d"],
-        margins: Float[np.ndarray, "n m"],
-    ) -> None:
-        super().__init__(loss, margins.shape)
-        tall = differences.reshape(-1, differences.shape[2])
-        repeated = np.repeat(queries, differences.shape[1], axis=0)
-        self.gram = (tall @ tall.T) * (repeated @ repeated.T)
-        self._first = margins
-
-    def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:
-        """Return the largest speed of the margins."""
-        return float(np.max(np.abs(self.gram @ motion)))
-
-    def margins(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return u(0) + G phi."""
-        return self._first + (self.gram @ coordinates).reshape(self.shape)
-
-    def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
-        """Return G motion."""
-        return (self.gram @ motion).reshape(self.shape)
-
-    def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Return zeros: the margins are linear in phi."""
-        return np.zeros(self.shape)
-
-    def margins_by_integrals(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return G."""
-        return self.gram
+        n, m = self._shape
+        by_integrals = (self._outer * self._weights(self._inner @ coordinates)[1]) @ self._inner
+        inner = (rates_by_margins @ by_integrals.reshape(n, m, n * m)).reshape(n * m, n * m)
+        return linear_solver(np.eye(n * m) - c * self._multiplicity * inner)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.two_layer.taylor_series import TaylorSeries, longest_step, series
+from saddlescope.flow.two_layer.taylor_series import TaylorSeries, longest_step, order_for, series
 from saddlescope.numerics.turning_points import bernstein, persistent, sign_changes, turning_points
 
 
@@ -62,7 +62,6 @@ def follow(
     x: Float[np.ndarray, "d"],
     times: Float[np.ndarray, "k"],
     local: float,
-    order: int,
 ) -> Run:
     """Follow the flow from each start, with a relative error of `local` per step.
 
@@ -72,8 +71,8 @@ def follow(
         x: the test point.
         times: recorded times, ascending from 0.
         local: the relative error of one step.
-        order: of the series.
     """
+    order = order_for(local)
     n, d, _ = starts.shape
     W = np.empty((n, len(times), d, d))
     W[:, 0] = starts @ starts.mT
@@ -87,7 +86,7 @@ def follow(
     while len(left):
         steps += 1
         if steps > allowed:
-            raise InputError(stiff_start(int(left[0]), steps))
+            raise _stiff_start(int(left[0]), steps)
         taylor = series(factors, a, order)
         h = taylor.step(local)
         reaches = now + h >= times[record] * (1 - 1e-14)
@@ -128,17 +127,46 @@ def _log_det(factors: np.ndarray) -> np.ndarray:
     return np.where(sign == 0, 0.0, 2 * np.where(sign == 0, 0.0, half))
 
 
-def stiff_start(start: int, steps: float) -> str:
-    """Return the sentence on a start that takes so many steps."""
-    return (
+def _stiff_start(start: int, steps: float) -> InputError:
+    """Return the error of a start that takes so many steps."""
+    return InputError(
         "starts must not be this large in directions of small eigenvalues of the moment, where weights stay large while"
         f" others move fast; start {start} takes {steps:.2g} steps, and at most {POLICY.spare_steps:,} can be followed."
         " Pass smaller starts, or a smaller until."
     )
 
 
-def steps_needed(
-    starts: Float[np.ndarray, "n d r"], a: Float[np.ndarray, "d"], until: float, local: float, order: int
+def prepared(
+    starts: Float[np.ndarray, "n d width"], a: Float[np.ndarray, "d"], until: float, local: float, first: int = 0
+) -> tuple[Float[np.ndarray, "n d r"], Int[np.ndarray, "n"]]:
+    """Return factors of U U^T with r = min(d, d'), and their ranks; columns beyond the rank are 0.
+
+    Args:
+        starts: U at time 0.
+        a: as for `follow`.
+        until: the last time.
+        local: as for `follow`.
+        first: number of the first of these starts.
+
+    Raises:
+        InputError: a start takes too many steps.
+    """
+    d, width = starts.shape[1:]
+    factors = np.asarray(np.linalg.qr(starts.mT, mode="r")).mT if width > d else starts.copy()
+    left, sizes, _ = np.linalg.svd(factors, full_matrices=False)
+    kept = sizes > max(d, width) * np.finfo(float).eps * sizes[:, :1]
+    ranks = kept.sum(axis=1)
+    short = ranks < kept.shape[1]
+    factors[short] = (left * (sizes * kept)[:, None, :])[short]
+    needed = _steps_needed(factors, a, until, local)
+    worst = int(np.argmax(needed))
+    if needed[worst] > POLICY.spare_steps:
+        raise _stiff_start(first + worst, needed[worst])
+    return factors, ranks
+
+
+def _steps_needed(
+    starts: Float[np.ndarray, "n d r"], a: Float[np.ndarray, "d"], until: float, local: float
 ) -> Float[np.ndarray, "n"]:
     """Return an estimate of the steps that large weights cost, those of the last time aside.
 
@@ -156,7 +184,7 @@ def steps_needed(
         learned = np.where(positive, (np.abs(np.log(s)) - math.log(POLICY.settled * local)) / slow, 0.0).max(axis=1)
         end = np.minimum(until, learned)[:, None]
         size = np.where(slow > 0, np.log1p(slow * s * end) / np.where(slow > 0, slow, 1.0), s * end)
-    return size.max(axis=1) / longest_step(order)
+    return size.max(axis=1) / longest_step(order_for(local))
 
 
 def _largest(taylor: TaylorSeries) -> Float[np.ndarray, "n"]:

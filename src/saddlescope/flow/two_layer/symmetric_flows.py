@@ -17,18 +17,17 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import require, validate_arguments
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Axis, Panel, several_lines
 from saddlescope.flow.status import Status, require_tolerance
-from saddlescope.flow.two_layer.integrator import POLICY, Run, follow, steps_needed, stiff_start
-from saddlescope.flow.two_layer.taylor_series import order_for
+from saddlescope.flow.two_layer.integrator import Run, follow, prepared
 
 _CHUNK = 1024  # starts followed together: fewer cost more calls, more cost memory and no less time
 LOCAL_SHARE = 0.1  # of the tolerance, for the relative error of one step; then errors of W are a tenth of it or less
@@ -184,11 +183,11 @@ def symmetric_flows(
     """
     strengths, basis = _spectrum(moment)
     d = len(strengths)
-    point = numbers("test_point", test_point)
-    starts = require_starts(numbers("starts", starts), d, until, tolerance)
-    if point.shape != (d,) or not np.all(np.isfinite(point)) or not np.any(point):
-        raise InputError(f"test_point must be {d} finite numbers, not all 0; got {test_point!r}.")
-    times = np.zeros(0) if record is None else numbers("record", record)
+    point = real_array("test_point", test_point, (d,))
+    starts = require_starts(real_array("starts", starts, (None, d, None)), until, tolerance)
+    if not point.any():
+        raise InputError(f"test_point must not be all 0; got {test_point!r}.")
+    times = np.zeros(0) if record is None else real_array("record", record)
     if not (times.ndim == 1 and np.all((times >= 0) & (times <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
     times = np.unique(np.concatenate([times, [0.0, until]]))
@@ -196,32 +195,23 @@ def symmetric_flows(
     rate = float(np.max(strengths))
     local = tolerance * LOCAL_SHARE
     x = basis.T @ point
-    chunks = [reduced(basis.T @ starts[first : first + _CHUNK]) for first in range(0, len(starts), _CHUNK)]
-    for k, (factors, _) in enumerate(chunks):
-        require_followed(factors, strengths / rate, until * rate, local, first=k * _CHUNK)
+    chunks = [
+        prepared(basis.T @ starts[first : first + _CHUNK], strengths / rate, until * rate, local, first)
+        for first in range(0, len(starts), _CHUNK)
+    ]
     runs = []
     for k, (factors, _) in enumerate(chunks):
         report(k / len(chunks), f"{k * _CHUNK} of {len(starts)} starts followed")
-        runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local)))
+        runs.append(follow(factors, strengths / rate, x, times * rate, local))
     ranks = np.concatenate([ranks for _, ranks in chunks])
     return _assemble(strengths, basis, point, tolerance, times, runs, ranks)
 
 
-def numbers(name: str, given: Any) -> np.ndarray:
-    """Convert an argument to an array of float64.
-
-    Raises:
-        InputError: it is no array of real numbers.
-    """
-    require(name, given, ArrayLike)
-    return np.asarray(given, float)
-
-
 def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenvalues and eigenvectors of A, checked."""
-    a = numbers("moment", moment)
-    if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1] or not np.all(np.isfinite(a)):
-        raise InputError(f"moment must be a finite square matrix or its diagonal; got {moment!r}.")
+    a = real_array("moment", moment)
+    if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1]:
+        raise InputError(f"moment must be a square matrix or its diagonal; got {moment!r}.")
     if a.ndim == 1:
         strengths, basis = a, np.eye(len(a))
     else:
@@ -234,56 +224,20 @@ def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(strengths, 0.0), basis
 
 
-def require_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -> Float[np.ndarray, "n d width"]:
+def require_starts(
+    starts: Float[np.ndarray, "n d width"], until: float, tolerance: float
+) -> Float[np.ndarray, "n d width"]:
     """Return the starts unchanged.
 
     Raises:
         InputError: the starts, the last time or the tolerance cannot be used.
     """
-    shape = starts.shape
-    if len(shape) != 3 or shape[1] != d or 0 in shape:
-        raise InputError(f"starts must have shape (starts, {d}, width), at least one of each; got shape {shape!r}.")
-    if not np.all(np.isfinite(starts)) or np.abs(starts).max() > _LARGEST:
-        raise InputError(
-            f"starts must be finite and at most {_LARGEST:g} in absolute value; got {np.abs(starts).max()!r}."
-        )
+    if np.abs(starts).max() > _LARGEST:
+        raise InputError(f"starts must be at most {_LARGEST:g} in absolute value; got {np.abs(starts).max()!r}.")
     if not 0 < until < np.inf:
         raise InputError(f"until must be a positive finite time; got {until!r}.")
     require_tolerance(tolerance, 1e-12, 1e-3)
     return starts
-
-
-def require_followed(
-    factors: Float[np.ndarray, "n d r"], a: Float[np.ndarray, "d"], end: float, local: float, first: int = 0
-) -> None:
-    """Raise unless the flows can be followed in an affordable number of steps.
-
-    Args:
-        factors: of W at time 0, in the eigenvectors of A.
-        a: eigenvalues of A, the largest 1.
-        end: the last time.
-        local: the relative error of one step.
-        first: number of the first of these starts.
-
-    Raises:
-        InputError: a start takes too many steps.
-    """
-    needed = steps_needed(factors, a, end, local, order_for(local))
-    worst = int(np.argmax(needed))
-    if needed[worst] > POLICY.spare_steps:
-        raise InputError(stiff_start(first + worst, needed[worst]))
-
-
-def reduced(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return factors (n, d, r) of U U^T with r = min(d, d'), and their ranks; columns beyond the rank are 0."""
-    d, width = starts.shape[1:]
-    factors = np.asarray(np.linalg.qr(starts.mT, mode="r")).mT if width > d else starts.copy()
-    left, sizes, _ = np.linalg.svd(factors, full_matrices=False)
-    kept = sizes > max(d, width) * np.finfo(float).eps * sizes[:, :1]
-    ranks = kept.sum(axis=1)
-    short = ranks < kept.shape[1]
-    factors[short] = (left * (sizes * kept)[:, None, :])[short]
-    return factors, ranks
 
 
 def _assemble(
@@ -300,17 +254,15 @@ def _assemble(
     W = basis @ np.concatenate([run.W for run in runs]) @ basis.T
     residual = W @ test_point - test_point
     losses = np.sum(residual**2, axis=-1) / 2
-    turns = np.concatenate([np.bincount(run.owners, minlength=len(run.W)) for run in runs])
-    n, most = len(turns), int(np.max(turns))
-    turning_times, turning_losses = np.full((n, most + 2), times[-1]), np.repeat(losses[:, -1:], most + 2, axis=1)
+    first = np.cumsum([0, *(len(run.W) for run in runs)])
+    owners = np.concatenate([begin + run.owners for begin, run in zip(first, runs, strict=False)])
+    turns = np.bincount(owners, minlength=len(W))
+    shape = len(W), int(np.max(turns)) + 2
+    turning_times, turning_losses = np.full(shape, times[-1]), np.tile(losses[:, -1:], shape[1])
     turning_times[:, 0], turning_losses[:, 0] = 0.0, losses[:, 0]
-    first = 0
-    for run in runs:
-        begins = np.concatenate([[0], np.cumsum(turns[first : first + len(run.W)])])
-        place = 1 + np.arange(len(run.owners)) - begins[run.owners]
-        turning_times[first + run.owners, place] = run.turning_times / rate
-        turning_losses[first + run.owners, place] = run.turning_losses
-        first += len(run.W)
+    place = owners, 1 + np.arange(len(owners)) - (np.cumsum(turns) - turns)[owners]
+    turning_times[place] = np.concatenate([run.turning_times for run in runs]) / rate
+    turning_losses[place] = np.concatenate([run.turning_losses for run in runs])
     drifts = np.where(ranks == d, np.concatenate([run.drifts for run in runs]), 0.0)
     endings = np.where(np.abs(W[:, -1] - np.eye(d)).max(axis=(1, 2)) <= _LEARNED, Ending.LEARNED, Ending.PLATEAU)
     endings = np.where(ranks < d, Ending.RANK_DEFICIENT, endings)

@@ -18,11 +18,13 @@ from numpy.polynomial.polynomial import polyval
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import FEW_LINES, MOST_LINES, Axis, Line, Panel
-from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, numbers, reduced, require_followed, require_starts
+from saddlescope.flow.two_layer.integrator import prepared
+from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, require_starts
 from saddlescope.flow.two_layer.taylor_series import order_for, series
 from saddlescope.numerics.turning_points import persistent, turning_points
 
@@ -61,7 +63,7 @@ class SymmetricPath(TableMixin, PlotMixin):
         Raises:
             InputError: a time is out of that range.
         """
-        t = np.atleast_1d(numbers("times", times))
+        t = np.atleast_1d(real_array("times", times))
         if t.ndim != 1 or not np.all((t >= 0) & (t <= self.until)):
             raise InputError(f"times must be numbers between 0 and {self.until!r}; got {times!r}.")
         step = np.clip(np.searchsorted(self.edges, t, side="right") - 1, 0, len(self.edges) - 2)
@@ -128,14 +130,12 @@ def symmetric_path(
     Raises:
         InputError: an argument cannot be used.
     """
-    a, U = numbers("strengths", strengths), numbers("start", start)
-    if a.ndim != 1 or not np.all((a >= 0) & (a < np.inf)) or not np.any(a > 0):
-        raise InputError(f"strengths must be finite numbers of at least 0, not all 0; got {strengths!r}.")
-    if U.ndim != 2 or len(U) != len(a):
-        raise InputError(f"start must have shape ({len(a)}, width), one start only; got shape {U.shape!r}.")
+    a = real_array("strengths", strengths, (None,))
+    if not np.all(a >= 0) or not a.any():
+        raise InputError(f"strengths must be at least 0, not all 0; got {strengths!r}.")
+    U = real_array("start", start, (len(a), None))
     rate, local = float(a.max()), tolerance * LOCAL_SHARE
-    factors, _ = reduced(require_starts(U[None], len(a), until, tolerance))
-    require_followed(factors, a / rate, until * rate, local)
+    factors, _ = prepared(require_starts(U[None], until, tolerance), a / rate, until * rate, local)
     factors = np.ascontiguousarray(factors.transpose(1, 2, 0))
     order, now, end = order_for(local), 0.0, until * rate
     edges, coefficients = [0.0], []

@@ -8,12 +8,10 @@ below the tolerance of a direction that has aligned and become unstable ends the
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 from scipy.linalg import get_lapack_funcs
 
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
@@ -22,7 +20,7 @@ from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exha
 from saddlescope.flow.units.resting_directions import RestingDirections
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
-from saddlescope.numerics.ndf import AbstractStiffSystem, StepError, Stepper
+from saddlescope.numerics.ndf import AbstractStiffSystem, Solver, StepError, Stepper, linear_solver
 
 
 @dataclass(frozen=True)
@@ -51,17 +49,8 @@ class ImplicitPolicy:
     rounding: float = 1e-14
 
 
-_factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
-
-
-@quickly_compiled
-def _slope(model: UnitModel, state: Array, log_unit: Array) -> Array:
-    return model.slope(state, log_unit)
-
-
-@quickly_compiled
-def _jacobian(model: UnitModel, state: Array, log_unit: Array) -> Array:
-    return model.jacobian(state, log_unit)
+(_cholesky,) = get_lapack_funcs(("potrf",), dtype=np.float64)
+_slope, _jacobian = quickly_compiled(UnitModel.slope), quickly_compiled(UnitModel.jacobian)
 
 
 class _ExhaustedError(Exception):
@@ -81,13 +70,8 @@ class ImplicitSystem(AbstractStiffSystem):
         evaluations: int,
         policy: ImplicitPolicy = ImplicitPolicy(),
     ) -> None:
-        self.policy = policy
-        self.model, self.log_unit, self._most, self.evaluations = (
-            model,
-            np.asarray(log_unit),
-            max_evaluations,
-            evaluations,
-        )
+        self.policy, self.model, self.log_unit = policy, model, np.asarray(log_unit)
+        self._most, self.evaluations = max_evaluations, evaluations
         self._slope, self._jacobian = bound(_slope, model, count=2), bound(_jacobian, model, count=2)
         self._patience = self.policy.patience - 2 * float(log_scale)
         self._refusals, self._refused_at = 0, np.zeros(0)
@@ -100,7 +84,7 @@ class ImplicitSystem(AbstractStiffSystem):
         self.evaluations += 1
         return np.asarray(self._slope(y, self.log_unit))
 
-    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray] | None:
+    def newton(self, y: np.ndarray, c: float) -> Solver | None:
         """Return the solution of the Newton equations; None if the active units leave a saddle in less time."""
         J = np.asarray(self._jacobian(y, self.log_unit))
         if not np.isfinite(J).all():
@@ -109,8 +93,7 @@ class ImplicitSystem(AbstractStiffSystem):
             self.resting.linearise(J)
         if self._outgrown(y, J, c):
             return None
-        factors = _factorise(np.eye(len(y)) - c * J)[:2]
-        return lambda r: _solve(*factors, r)[0]
+        return linear_solver(np.eye(len(y)) - c * J)
 
     def _outgrown(self, y: np.ndarray, J: np.ndarray, c: float) -> bool:
         """Return True if deviations of the active units from a saddle among them grow too fast for a step.

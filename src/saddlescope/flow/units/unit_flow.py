@@ -50,6 +50,8 @@ _DEGREE = 0.1  # difference of a measured degree from another one
 _LEAST = -700.0  # log scale: smaller weights underflow in float64
 _BLOCK = 64  # states whose losses are computed in one call
 
+_sizes = quickly_compiled(UnitModel.sizes)
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class UnitTrajectory(ReprMixin, PlotMixin):
@@ -315,11 +317,6 @@ def _check_degree(model: UnitModel, start: np.ndarray) -> None:
             f"degree must be that of the unit at the origin, {abs(found):.2f} for these weights and data; got "
             f"{model.degree!r}. If it is below 2, the unit is not 0 at zero weights, or leaves them at once: no stages."
         )
-
-
-@quickly_compiled
-def _sizes(model: UnitModel, thetas: Array) -> Array:
-    return model.sizes(thetas)
 
 
 def _along(model: UnitModel, states: Float[np.ndarray, "k s"]) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ The classifier decides which class mean is nearer, not how near: between two cla
 the direct estimator (`saddlescope.training.diffusion.positions`) changes linearly.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -25,7 +25,7 @@ from saddlescope._shared.reprs import in_line
 from saddlescope.training.configuration import Bounds, Configuration, Count, NonNegative, Positive, Seed, Threads
 from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.training.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
-from saddlescope.training.torch_settings import available_device, reproducible
+from saddlescope.training.torch_settings import available_device
 from saddlescope.training.training_run import TrainingRun
 
 _TRAINING, _HELD_OUT = 1, 2  # third number of the seeds of images: independent streams
@@ -148,10 +148,8 @@ def fit_classifier(
         InputError: inconsistent sizes, a device that is not available, a checkpoint that is damaged, of another run, or
             cannot be written, or a loss that is not finite (the checkpoint remains).
     """
-    torch_device = available_device(device)
-    with reproducible(config.seed, config.threads, torch_device, "float32"):
-        run = _ClassifierRun(process, config, torch_device, checkpoint)
-        run.train(report)
+    run = _ClassifierRun(process, config, available_device(device), checkpoint)
+    run.train(report)
     return FittedClassifier(run.classifier.eval(), np.array(run.kept[-1]))
 
 
@@ -161,7 +159,7 @@ class _ClassifierRun(TrainingRun):
     def __init__(
         self, process: CircleProcess, config: ClassifierConfig, device: torch.device, checkpoint: Path | str | None
     ) -> None:
-        self.process, self.config = process, config
+        self.process, self.config, self.data = process, config, process
         backbone = config.backbone(process.pixels)
         self.classifier = ConceptClassifier(backbone, hidden=config.hidden, seed=config.seed).to(device)
         super().__init__(
@@ -205,5 +203,4 @@ class _ClassifierRun(TrainingRun):
 
     def identity(self) -> dict[str, str]:
         """Return the properties that define this run."""
-        run = {"configuration": repr(asdict(self.config)), "data": self.process.digest(), "device": self.device.type}
-        return run | super().identity()
+        return super().identity() | {"device": self.device.type}

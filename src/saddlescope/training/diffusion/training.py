@@ -49,7 +49,7 @@ from saddlescope.training.diffusion.positions import concept_positions
 from saddlescope.training.diffusion.unet import UNet, UNetConfig
 from saddlescope.training.diffusion.variational_diffusion import VariationalDiffusion
 from saddlescope.training.image_batches import epoch_order
-from saddlescope.training.torch_settings import Precision, autocast, available_device, reproducible
+from saddlescope.training.torch_settings import Precision, autocast, available_device
 from saddlescope.training.training_run import TrainingRun, weights_digest
 
 _NOISE, _SAMPLES, _ORDER = 1, 2, 3  # streams of random numbers besides the images
@@ -162,10 +162,9 @@ def fit_diffusion(
         raise InputError(f"network.condition must be {given}, the length of a prompt; got {network.condition!r}.")
     if config.batch > (count := config.images * len(config.classes)):
         raise InputError(f"batch must be at most the {count} training images; got {config.batch!r}.")
-    torch_device = available_device(device)
-    with reproducible(config.seed, config.threads, torch_device, config.precision):
-        run = _DiffusionRun(process, network, config, classifier, torch_device, checkpoint, checkpoint_every)
-        run.train(report)
+    place = available_device(device)
+    run = _DiffusionRun(process, network, config, classifier, place, checkpoint, checkpoint_every)
+    run.train(report)
     return FittedDiffusion(run.averaged, run.records())
 
 
@@ -193,6 +192,7 @@ class _DiffusionRun(TrainingRun):
         checkpoint_every: int | None = None,
     ) -> None:
         self.process, self.network, self.config, self.classifier = process, network, config, classifier
+        self.data, self.precision = process, config.precision
         self.diffusion = VariationalDiffusion(UNet(network, seed=config.seed)).to(device)
         self.averaged = copy.deepcopy(self.diffusion).eval().requires_grad_(False)
         self._weights: list[Tensor] = list(self.diffusion.parameters())
@@ -299,13 +299,10 @@ class _DiffusionRun(TrainingRun):
 
     def identity(self) -> dict[str, str]:
         """Return the properties that define this run."""
-        return {
-            "configuration": repr(asdict(self.config)),
+        return super().identity() | {
             "network": repr(asdict(self.network)),
-            "data": self.process.digest(),
             "classifier": "none" if self.classifier is None else weights_digest(self.classifier),
             "device": self.device.type,
-            **super().identity(),
         }
 
     def state(self) -> dict[str, Any]:
