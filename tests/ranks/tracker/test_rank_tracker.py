@@ -240,6 +240,19 @@ def test_weights_that_are_not_finite_cost_their_own_layer_alone():
         refused(rf"initial weights must be finite; got NaN or infinity in {name}", RankTracker, model, **options)
 
 
+def test_products_beyond_float64_end_no_training():
+    model = torch.nn.MultiheadAttention(8, 2, bias=False).double()
+    tracker = RankTracker(model, schedule=Every(1), matrices=["out_proj.weight"])
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.fill_(1e160)
+    with pytest.warns(UserWarning, match="must have differences and singular values below 1.8e"):
+        tracker.step()
+    dataset = tracker.to_xarray()
+    assert dataset.update_norm.isnull().all()
+    np.testing.assert_allclose(dataset.matrix_update_norm, 8e160)  # the norm's square is beyond float64, too
+
+
 def test_weights_that_are_finite_again_are_measured_again():
     """There is no previous direction for angles, and no previous record for increments."""
     model = ViT(SMALL)

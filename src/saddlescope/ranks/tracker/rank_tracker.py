@@ -164,15 +164,15 @@ class RankTracker(ScheduledTracker):
     def check(self, model: nn.Module, inputs: Any) -> AttentionCoverage:
         """Compare every product with the model's own scores and outputs on your inputs, and return the new coverage.
 
-        The model runs once, in evaluation mode; nothing of it changes. Use it for modules that are "unchecked" since
-        they could not be called alone.
+        The model runs once, in evaluation mode; its weights, buffers and mode are the same afterwards. Use it for
+        modules that are "unchecked" since they could not be called alone.
 
         Args:
             model: the tracked model.
             inputs: arguments of its forward pass: a tensor, a tuple, or a dict of keyword arguments.
 
         Raises:
-            InputError: the model fails on the inputs, or products differ from what the model computes.
+            InputError: another model, one that fails on the inputs, or products that differ from what it computes.
         """
         self._coverage = checked_coverage(unwrap_model(model), self._blocks, self._coverage, inputs)
         return self._coverage

@@ -64,7 +64,7 @@ class Spectra(ReprMixin):
         return cls(
             values=values,
             noise_floor=noise_floor,
-            norm=np.asarray(np.linalg.norm(values, axis=-1)),
+            norm=_norm(values),
             stable_rank=np.where(measurable, stable_rank(seen), np.nan),
             effective_rank=np.where(measurable, effective_rank(seen), np.nan),
             angles=np.full((*noise_floor.shape, len(SIDES), 0), np.nan),
@@ -96,6 +96,12 @@ class Spectra(ReprMixin):
     def each(self, change: Callable[[np.ndarray], np.ndarray]) -> "Spectra":
         """Return the spectra with each array changed by a function."""
         return Spectra(**{name: change(array) for name, array in self.arrays().items()})
+
+
+def _norm(values: Float[np.ndarray, "*labels all"]) -> Float[np.ndarray, "*labels"]:
+    """Return the norm of singular values, over a power of 2 so that no square over- or underflows."""
+    exponents = np.frexp(np.max(values, axis=-1))[1]
+    return np.asarray(np.ldexp(np.linalg.norm(np.ldexp(values, -exponents[..., None]), axis=-1), exponents))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -55,7 +55,8 @@ class ScheduledTracker(ABC):
     def measure(self) -> bool:
         """Make a record, and return True; return False if the present step is recorded already.
 
-        Weights that are not finite cannot be measured: their record is NaN, and a warning names each once.
+        Weights that are not finite, or whose products are not, cannot be measured: their record is NaN, and a warning
+        names each once.
         """
         if self._steps and self._steps[-1] == self._made:
             return False

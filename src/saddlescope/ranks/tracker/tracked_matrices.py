@@ -123,7 +123,8 @@ class TrackedMatrices:
                     try:
                         found[member] = self._initial_spectra(start)
                     except InputError:
-                        _raise_if_finite(start)
+                        if all(map(all_finite, start)):
+                            raise
                         unreadable.append(member)
         everything = owners.exchange((found, unreadable, most))
         most = max(most for _, _, most in everything)
@@ -197,15 +198,14 @@ class TrackedMatrices:
         for (member, one), weights, start in zip(found.items(), now, then, strict=False):
             try:
                 one.update, one.vectors = self._measured(member, weights, start, k)
-            except InputError:
-                _raise_if_finite(weights)
-                one.lost = _NOT_FINITE
+            except InputError as error:  # beyond float64 at the latest: no reason to end a training run either
+                one.lost = str(error) if all(map(all_finite, weights)) else _NOT_FINITE
         then = () if previous is None else previous(unit)
         for one, weights, start in zip(found.values(), now, then, strict=False):
             try:
                 one.increment = self._spectra(weights, start, rounded=False)
-            except InputError:  # NaN, of which `lost` has the reason, or NaN in the previous record
-                _raise_if_finite((*weights, *start))
+            except InputError:  # `lost` has the reason, or the previous record had it
+                continue
         return found
 
     def _measured(self, member: int, after: Weights, before: Weights, k: int) -> tuple[Spectra, Bases | None]:
@@ -342,12 +342,6 @@ def _joined(parts: Sequence[Spectrum]) -> Spectra:
     """Return the spectra of some heads after the other on the host, or that of a matrix, which is one part."""
     values, floors = ([_on_host(getattr(part, name)) for part in parts] for name in ("values", "noise_floor"))
     return Spectra.of(*(found[0] if len(found) == 1 else np.concatenate(found) for found in (values, floors)))
-
-
-def _raise_if_finite(weights: Weights) -> None:
-    """Raise the present error unless weights that are not finite explain it."""
-    if all(map(all_finite, weights)):
-        raise
 
 
 def _values_of_update(weights: Weights) -> int:
