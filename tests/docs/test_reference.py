@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from types import GenericAlias
 
 import pytest
 from documentation import DOCS, WRITTEN, extension
@@ -29,7 +30,7 @@ def _documented():
                 reported = (
                     name in getattr(found, "__all__", [name]) and not name.startswith("_") and name not in left_out
                 )
-                if callable(member):
+                if callable(member) and not isinstance(member, GenericAlias):
                     reported &= ":imported-members:" in options or member.__module__ == module
                 else:  # a constant with its own words below it
                     reported &= bool(re.search(rf'^{name}\b.* = .*\n"""', inspect.getsource(found), re.M))
