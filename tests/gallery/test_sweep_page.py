@@ -54,8 +54,8 @@ def test_the_tables_are_those_of_the_data_set(pages, swept):
         for row, index in zip(view.points, made.grid.indices, strict=True):
             assert row["state"] == str(data.state.values[index])
             assert [outcome for outcome, _ in row["claims"]] == list(data.outcome.values[index])
-        assert pages[name].count("<tr") == len(view.axes) + len(view.failures) + len(view.claims) + len(view.points) + (
-            4 if view.failures else 3
+        assert pages[name].count("<tr") == len(view.axes) + len(made.failures) + len(view.claims) + len(view.points) + (
+            4 if made.failures else 3
         )
 
 

@@ -117,7 +117,7 @@ class SweepView(StoredView[Sweep]):
 
     @cached_property
     def points(self) -> tuple[dict[str, Any], ...]:
-        """Rows of the table of points, at most `MOST_POINTS`; `failures` has the errors of failed ones."""
+        """Rows of the table of points, at most `MOST_POINTS`; the errors of failed ones are in a table of theirs."""
         data, rows = self.stored.data, []
         units = [str(unit) for unit in data.claim_unit.values]
         for index in self.stored.grid.indices[:MOST_POINTS]:
@@ -140,21 +140,11 @@ class SweepView(StoredView[Sweep]):
         """Number of points that the table of points omits."""
         return max(0, len(self.stored.grid.indices) - MOST_POINTS)
 
-    @cached_property
-    def failures(self) -> tuple[tuple[str, str], ...]:
-        """Points without a run, and the reasons."""
-        return tuple(self.stored.failures.items())
-
     @property
     def origin(self) -> list[tuple[str, str]]:
         """Provenance of the data, in pairs of name and value."""
         grid = self.stored.grid
         return origin(self.stored.data.attrs, {"Size": label_of(grid.size, grid.settings)}, " in all points")
-
-    @property
-    def command(self) -> str:
-        """Command that repeats this sweep."""
-        return self.stored.grid.command
 
 
 def _listed(values: list[str]) -> str:
