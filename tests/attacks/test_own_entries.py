@@ -88,8 +88,8 @@ def test_a_fault_is_one_sentence_and_stores_nothing(code, sentence, call):
         ("return []", "own/entry draws no picture. Let its `figures` return one."),
         ("return [1]", "own/entry must draw a list of Figure; got 1."),
         ("return None", "'NoneType' object is not iterable"),
-        ("sys.exit(3)", "(SystemExit: 3)"),
-        ("return [1 / 0]", "(ZeroDivisionError: division by zero)"),
+        ("sys.exit(3)", "own.py, line 16: it ends the process"),
+        ("return [1 / 0]", "own.py, line 16: ZeroDivisionError: division by zero. Mend the entry own/entry."),
     ],
 )
 def test_pictures_that_cannot_be_drawn_are_skipped_in_a_sentence(figures, sentence, call):
@@ -99,6 +99,11 @@ def test_pictures_that_cannot_be_drawn_are_skipped_in_a_sentence(figures, senten
     assert sentence in err
     assert "Traceback" not in err
     assert not Path("site").exists()
+
+
+def test_metrics_below_the_entry_are_refused(call, monkeypatch):
+    monkeypatch.setitem(globals(), "TEXT", f"{TEXT}metrics = (1,)\n")
+    assert call("run own/entry") == (2, "own.py must define metrics above its Entry, which reads them.")
 
 
 def test_an_uncertainty_of_nan_leaves_a_claim_undecided(call):

@@ -302,5 +302,5 @@ def test_the_command_is_a_module_and_the_cost_of_every_entry_is_listed(tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "saddlescope", "list"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert re.search(r"gradual-rank/figure-2 .* \d+ s +\d+ (s|min)", done.stdout)
+    assert re.search(r"gradual-rank/figure-2 .* \d+ s[ |]+\d+ (s|min)", done.stdout)
     assert all(entry_costs(name)["quick"] > 0 for name in entry_names())

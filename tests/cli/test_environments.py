@@ -116,7 +116,8 @@ def python(program, *words, folder, options=()):
 def test_without_assertions_and_docstrings(tmp_path):
     """Run all lines in one process: without its cache, Python compiles every library anew."""
     lines = {"run tiny/staircase": 0, "check results": 1, "gallery results": 0, "show tiny/staircase": 0}
-    program = "import sys, tiny\nfrom saddlescope import cli\nfrom saddlescope.reproduction import catalogue, entry\n"
+    program = "import sys, tiny\nsys.stdout.reconfigure(errors='backslashreplace')\n"
+    program += "from saddlescope import cli\nfrom saddlescope.reproduction import catalogue, entry\n"
     program += "entry.find_entry, catalogue.entry_names = tiny.find_entry, lambda: tiny.NAMES\n"
     program += "catalogue.entry_heading = lambda name: tiny.HEADING\n"
     program += "print(__debug__, *(cli.main(line.split()) for line in sys.argv[1:]))"

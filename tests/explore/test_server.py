@@ -352,10 +352,11 @@ def test_the_token_survives_and_is_this_users_alone(tmp_path, monkeypatch):
     file = tmp_path / "saddlescope" / "explore-token"
     assert file.stat().st_mode & 0o777 == 0o600
     assert persistent_token() == token
-    file.chmod(0o644)  # someone may have read it
-    renewed = persistent_token()
-    assert renewed != token
-    assert persistent_token() == renewed
+    if os.name != "nt" and os.environ.get("SADDLESCOPE_LIKE") != "windows":  # which has no bits of access
+        file.chmod(0o644)  # someone may have read it
+        renewed = persistent_token()
+        assert renewed != token
+        assert persistent_token() == renewed
     file.write_text("short")
     assert len(persistent_token()) == 32
 

@@ -298,6 +298,15 @@ def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
     return store.find_runs(out / entry) if (out / entry).is_dir() else ()
 
 
+def gallery_command(out: Path, entry_file: Path | None) -> str:
+    """Return the command that draws all results below a folder."""
+    return f"saddlescope gallery {shlex.quote(str(out))}{_entry_option(entry_file)}"
+
+
+def _entry_option(entry_file: Path | None) -> str:
+    return f" --entry {shlex.quote(str(entry_file))}" if entry_file else ""
+
+
 def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> None:
     """Print what came of a run in at most 25 lines: the outcome, where the pictures are, and the worst claims."""
     from saddlescope.reproduction.formatting import positions, summary
@@ -306,8 +315,7 @@ def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> 
     if made.unjudged:
         outcome = f"{positions(made.verdicts)}; not judged. {made.unjudged}"
     print_text(f"{made.entry.name} ({made.provenance.label}): {outcome}")
-    option = f" --entry {shlex.quote(str(entry_file))}" if entry_file else ""
-    print_text(f"See the pictures: saddlescope gallery {shlex.quote(str(out))}{option}")
+    print_text(f"See the pictures: {gallery_command(out, entry_file)}")
     verdicts = sorted(made.verdicts, key=lambda v: (v.outcome.inside is not False, v.outcome.inside is True))
     rows = (_cells(verdict) | {"claim": verdict.claim[:_NAME]} for verdict in verdicts[:_SHOWN])
     columns = ["claim", "value", "bound"]
@@ -315,7 +323,7 @@ def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> 
     print_table(columns, ([cells[column] for column in columns] for cells in rows), folded=False)
     left = len(verdicts) - _SHOWN
     more = f"{left} more claims, and all" if left > 0 else "All"
-    print_text(f"{more} statements: saddlescope check {shlex.quote(str(made.file.parent))}{option}")
+    print_text(f"{more} statements: saddlescope check {shlex.quote(str(made.file.parent))}{_entry_option(entry_file)}")
     _print_setting(made)
     print_text(f"Stored in {made.file}.")
 

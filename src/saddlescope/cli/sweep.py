@@ -1,7 +1,6 @@
 """Command `sweep`: one entry at many points of its parameters."""
 
 import math
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from saddlescope.cli.reproductions import (
     Settings,
     Size,
     check_data,
+    gallery_command,
     load_own,
     settings_of,
 )
@@ -83,7 +83,7 @@ def sweep(
     if as_json:
         print_json(_record(result))
     else:
-        _print(result, out)
+        _print(result, gallery_command(out, entry_file))
     return 1 if result.failures else 0
 
 
@@ -99,13 +99,13 @@ def _record(result: "Sweep") -> dict[str, Any]:
     }
 
 
-def _print(result: "Sweep", out: Path) -> None:
+def _print(result: "Sweep", maps: str) -> None:
     title = f"{result.entry.name} ({result.grid.size}): points by verdict, with the bounds of the default run"
     print_table(*result._table(), title=title)
+    print_text(f"See the maps: {maps}")
     for point, error in list(result.failures.items())[:_SHOWN]:
         say(f"{point}: {error or 'not run'}")
     if (more := len(result.failures) - _SHOWN) > 0:
         say(f"... and {more} more; the data set has them all.")
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
     print_text(f"{counted(math.prod(result.grid.shape), 'point')}: {counts}.\nStored in {result.file}.")
-    print_text(f"See the maps: saddlescope gallery {shlex.quote(str(out))}")

@@ -285,7 +285,11 @@ class Figure(ReprMixin):
             raise InputError("panels must have at least one panel if film is None; got ().")
 
     def to_dataframe(self) -> "DataFrame":
-        """Return the points of all lines: panel (its number), line (its label, or else its number), x and y."""
+        """Return the points of all lines: panel (its number), line (its label, or else its number), x and y.
+
+        Raises:
+            InputError: it has no lines, as a picture of a matrix.
+        """
         from pandas import DataFrame, concat
 
         lines = [
@@ -294,7 +298,9 @@ class Figure(ReprMixin):
             for place, mark in enumerate(panel.marks)
             if isinstance(mark, Line)
         ]
-        return concat(lines, ignore_index=True) if lines else DataFrame(columns=["panel", "line", "x", "y"])
+        if not lines:
+            raise InputError(f"{self.name} must have lines to be a table; got none. Take its numbers from the run.")
+        return concat(lines, ignore_index=True)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Return the figure as a notebook shows it: title, picture, caption and table; and the picture alone."""

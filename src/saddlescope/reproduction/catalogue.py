@@ -151,6 +151,8 @@ def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
     try:
         spec.loader.exec_module(module)
         found = _own_headings(file, entries_of(module).values())
+        if getattr(module, "metrics", ()) and not any(one.metrics for one in entries_of(module).values()):
+            raise InputError(f"{file} must define metrics above its Entry, which reads them.")
     except (Exception, SystemExit) as error:
         from saddlescope.reproduction.own_code import described
 

@@ -20,7 +20,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.figures.records import Figure
 from saddlescope.reproduction import entry as entries
-from saddlescope.reproduction.catalogue import toy_names
+from saddlescope.reproduction.catalogue import own_file, toy_names
 from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import data_in_words
@@ -149,10 +149,12 @@ class Reproduction(ReprMixin):
         except (ArithmeticError, AttributeError, LookupError, SystemExit, TypeError, ValueError) as error:
             # run.loss and run["loss"] raise different errors for an absent variable
             of_run = isinstance(error, AttributeError) and str(error).startswith("'Dataset'")
-            if isinstance(error, AttributeError) and not of_run:
-                raise
+            lacking = of_run or isinstance(error, KeyError)
+            with own_errors_named(self.entry.name):
+                if not lacking and (isinstance(error, AttributeError) or own_file(self.entry.name)):
+                    raise
             fault = f"holds other data than the {what} of {self.entry.name} read ({type(error).__name__}: {error})"
-            if of_run or isinstance(error, KeyError):
+            if lacking:
                 fault = f"lacks {str(error).split()[-1]}, which the {what} of {self.entry.name} need"
             version = self.provenance.versions.get("saddlescope", "unknown")
             raise InputError(f"{self.file} {fault}: saddlescope {version} stored it. Rerun it with --again.") from error

@@ -105,7 +105,10 @@ class UnitTracker(ScheduledTracker):
                 level is not positive.
         """
         if len(losses) != len(self._steps):
-            raise InputError(f"losses must be {len(self._steps)} numbers, one per record; got {len(losses)}.")
+            raise InputError(
+                f"losses must be {len(self._steps)} numbers, one per record; got {len(losses)}. Take those at "
+                "tracker.steps."
+            )
         values = np.sort(np.array(self._sizes), axis=1)[:, ::-1]
         if np.isnan(values).any():
             first = self._steps[int(np.argmax(np.isnan(values).any(axis=1)))]

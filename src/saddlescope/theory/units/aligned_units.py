@@ -211,14 +211,15 @@ class AlignedUnits:
         if self._ambiguous:
             return (
                 "A dormant unit is at a point from which it has several ways on, such as a ReLU neuron on a kink that "
-                "now repels it, and which one it takes depends on small deviations. Simulate it at a moderate scale."
+                "now repels it, and which one it takes depends on small deviations. Simulate it by "
+                "unit_flow at a moderate scale."
             )
         for theta, kind, slot in zip(settled.thetas, settled.kinds, settled.slots, strict=True):
             alone = len(self._entered_with[int(slot)]) == 1
             if not alone and self._network.fastest_deviation(theta, int(kind), residual) > self._noise:
                 return (
                     "Units that became active together are at a saddle from which they separate from each other, at a "
-                    "time that depends on small differences between them. Simulate it at a moderate scale."
+                    "time that depends on small differences between them. Simulate it by unit_flow at a moderate scale."
                 )
         if not len(settled.thetas):
             return ""
@@ -236,7 +237,7 @@ class AlignedUnits:
             if fastest > self._noise and not fastest <= self._rates[n] + 1e-6 * abs(fastest):
                 return (
                     "A dormant unit is at a direction that is no maximum of its utility, and leaves it at a time that "
-                    "depends on small deviations. Simulate it at a moderate scale."
+                    "depends on small deviations. Simulate it by unit_flow at a moderate scale."
                 )
         return ""
 
