@@ -113,6 +113,10 @@ def test_units_that_learn_the_same_count_once_by_the_loss():
     assert max(map(abs, result.time_errors)) < 0.03
     assert max(map(abs, result.loss_errors)) < 1e-3
     assert len(compare(predicted, run, until=0.0).missed) == 0
+    first = Staircase(predicted.staircase.stages[:2], run.time_unit)
+    ((more,), (_,)) = compare(first, run).extra, compare(first, run).matches
+    assert abs(more.time - result.matches[1].found.time) < 0.1
+    assert abs(compare(first, run).loss_errors[0]) < 1e-3
     with pytest.raises(InputError, match="level must be None where found is a sum of units"):
         compare(predicted, run, level=0.1)
 

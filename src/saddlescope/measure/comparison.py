@@ -145,7 +145,7 @@ def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float
         level: for a run: the magnitude above which a component is active, for `find_stages`; None: the level that the
             run was given. In a run without one, and in a sum of units, of which several may learn the same, stage k
             begins where the loss is half-way between the predicted levels k - 1 and k: its order is the predicted one,
-            and a plateau that is not predicted shows in the errors.
+            and a plateau between two predicted ones shows in the errors. One after the last is an extra arrival.
 
     Returns:
         The matches with their errors, and the arrivals without a match.
@@ -196,14 +196,22 @@ def _found(given: Any, predicted: Staircase, level: float | None) -> Staircase:
 
 
 def _by_losses(run: Run, predicted: Staircase) -> Staircase:
-    """Return the stages of a run, a new one where its loss passes the middle between two predicted levels."""
-    levels = np.array(predicted.losses)
-    middles = (levels[1:] + levels[:-1]) / 2
-    passed = (middles - np.minimum.accumulate(run.losses)[:, None]) / np.ptp(levels)
+    """Return the stages of a run, a new one where its loss passes the middle between two predicted levels.
+
+    One more, which is not predicted, begins where it is below the last level by a tenth of the last drop, or half of
+    that level, but by no rounding.
+    """
+    levels, ranks = np.array(predicted.losses), (*predicted.ranks, predicted.ranks[-1] + 1)
+    drop = levels[-2] - levels[-1] if len(levels) > 1 else abs(levels[-1])
+    more = max(min(drop / 10, abs(levels[-1]) / 2), _ROUNDING * (levels[0] - levels[-1]))
+    middles = np.append((levels[1:] + levels[:-1]) / 2, levels[-1] - more)
+    passed = (middles - np.minimum.accumulate(run.losses)[:, None]) / (levels[0] - middles[-1])
     activity = Spectrum(np.exp(passed), np.zeros(len(run.times)))  # interpolated by its logarithm, hence by the loss
     found = find_stages(run.times, run.losses, activity, level=1.0, time_unit=run.time_unit)
-    return Staircase(tuple(replace(one, rank=predicted.ranks[one.rank]) for one in found.stages), run.time_unit)
+    return Staircase(tuple(replace(one, rank=ranks[one.rank]) for one in found.stages), run.time_unit)
 
+
+_ROUNDING = 1e-6  # of the whole fall of a loss, which flows at any tolerance resolve
 
 _Key = tuple[int, int]
 
