@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import jax
@@ -117,6 +118,10 @@ def test_units_that_learn_the_same_count_once_by_the_loss():
     ((more,), (_,)) = compare(first, run).extra, compare(first, run).matches
     assert abs(more.time - result.matches[1].found.time) < 0.1
     assert abs(compare(first, run).loss_errors[0]) < 1e-3
+    nothing = Staircase((Stage(0.0, 9.0, 0.0, 0),), run.time_unit)  # a loss of 0 from the start
+    assert compare(nothing, dataclasses.replace(run, losses=0.0 * run.losses)).extra == ()
+    deep = compare(predicted, dataclasses.replace(run, losses=run.losses - 1e300 * (run.times > 0)))
+    assert (len(deep.matches), len(deep.extra)) == (2, 1)
     with pytest.raises(InputError, match="level must be None where found is a sum of units"):
         compare(predicted, run, level=0.1)
 

@@ -205,13 +205,15 @@ def _by_losses(run: Run, predicted: Staircase) -> Staircase:
     drop = levels[-2] - levels[-1] if len(levels) > 1 else abs(levels[-1])
     more = max(min(drop / 10, abs(levels[-1]) / 2), _ROUNDING * (levels[0] - levels[-1]))
     middles = np.append((levels[1:] + levels[:-1]) / 2, levels[-1] - more)
-    passed = (middles - np.minimum.accumulate(run.losses)[:, None]) / (levels[0] - middles[-1])
-    activity = Spectrum(np.exp(passed), np.zeros(len(run.times)))  # interpolated by its logarithm, hence by the loss
+    passed = (middles - np.minimum.accumulate(run.losses)[:, None]) / ((levels[0] - middles[-1]) or 1.0)
+    size = np.exp(np.clip(passed, -_LARGEST, _LARGEST))  # interpolated by its logarithm, hence by the loss
+    activity = Spectrum(size, np.zeros(len(run.times)))
     found = find_stages(run.times, run.losses, activity, level=1.0, time_unit=run.time_unit)
     return Staircase(tuple(replace(one, rank=ranks[one.rank]) for one in found.stages), run.time_unit)
 
 
-_ROUNDING = 1e-6  # of the whole fall of a loss, which flows at any tolerance resolve
+_ROUNDING = 1e-6  # of the whole fall of a loss
+_LARGEST = 700.0  # logarithm of a number of float64
 
 _Key = tuple[int, int]
 

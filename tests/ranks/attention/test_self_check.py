@@ -213,6 +213,15 @@ def test_a_check_on_inputs_of_the_user(make, shape, found):
     refused("model must be the tracked one; got another", tracker.check, nn.Linear(5, 5), torch.randn(shape))
 
 
+def test_hooks_by_which_transformers_keeps_outputs_change_nothing():
+    model = nn.Sequential(LlamaAttention(12, 4, 4, 3))
+    for module, outcome in (("transformers.utils.output_capturing", "verified"), (__name__, "unchecked")):
+        hook = lambda *_: None  # noqa: E731
+        hook.__module__ = module
+        model[0].q_proj.register_forward_hook(hook)
+        assert RankTracker(model).coverage[0].outcome == outcome
+
+
 def test_a_check_sees_a_forward_pass_that_was_replaced_since():
     model = nn.Sequential(LlamaAttention(12, 4, 4, 3))
     tracker = RankTracker(model)

@@ -27,6 +27,7 @@ def test_types_whose_names_mislead_or_that_no_name_covers(monkeypatch):
         "fsmt": ["verified"],
         "gemma4_vision": ["verified"],
         "mask2former": ["skipped", "verified"],  # skipped: deformable, without queries and keys
+        "maskformer": ["verified"],  # its tokens nearly depend on each other
         "qwen3_next": ["verified"],
         "t5": ["verified"],
         "wavlm": ["unchecked"],

@@ -80,7 +80,7 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def write(self, arrays: dict[str, np.ndarray]) -> None:
-        """Write arrays atomically: after a kill the old file or the new one is there.
+        """Write arrays atomically: a kill leaves the old file or the new one.
 
         Raises:
             InputError: the file cannot be written; an earlier one stays.

@@ -66,7 +66,7 @@ class Record:
 
 @dataclass
 class _Found:
-    """What a record has of one member; see `Record`."""
+    """Measurements of one member for a `Record`."""
 
     update: Spectra | None = None
     increment: Spectra | None = None

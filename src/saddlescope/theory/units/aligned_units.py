@@ -211,8 +211,8 @@ class AlignedUnits:
         if self._ambiguous:
             return (
                 "A dormant unit is at a point from which it has several ways on, such as a ReLU neuron on a kink that "
-                "now repels it, and which one it takes depends on small deviations. Simulate it by "
-                "unit_flow at a moderate scale."
+                "now repels it, and which one it takes depends on small deviations. Simulate it by unit_flow at a "
+                "moderate scale."
             )
         for theta, kind, slot in zip(settled.thetas, settled.kinds, settled.slots, strict=True):
             alone = len(self._entered_with[int(slot)]) == 1
