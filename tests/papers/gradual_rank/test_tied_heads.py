@@ -1,7 +1,9 @@
-"""Two heads in one layer: when their sum is half-way, and the closed form of its division."""
+"""Two heads in one layer: a tie at the origin, an end that is not strict, and the closed form of the division."""
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,6 +26,20 @@ def task():
 def test_the_sum_is_half_way_near_the_predicted_time(run):
     np.testing.assert_allclose(run.found_pair.sum("head"), (run.total / 2).broadcast_like(run.found_time), rtol=1e-6)
     assert abs(run.found_time / run.first_time - 1).isel(scale=-1).max() < 0.02
+
+
+def test_the_first_two_tie_and_end_at_a_point_that_is_not_strict(run, task):
+    """Assumptions 4.3 and 4.4 fail: equal gradients at the origin, and a flat direction of the Hessian after it."""
+    size, one = task.network.h.size, run.isel(seed=0)
+    pair, ends = one.pair.values, (one.total * one.predicted_share).values
+    gradient = np.asarray(jax.grad(task.network)(jnp.zeros(size)))
+    assert gradient[pair[0]] == pytest.approx(gradient[pair[1]], rel=1e-12)
+
+    def loss(u):
+        return task.network(jnp.zeros(size).at[jnp.asarray(pair)].set(jnp.asarray(np.sign(ends)) * u**2))
+
+    eigenvalues = np.linalg.eigvalsh(np.asarray(jax.hessian(loss)(jnp.asarray(np.sqrt(np.abs(ends))))))
+    assert abs(eigenvalues[0]) < 1e-12 * eigenvalues[-1]
 
 
 def test_algorithm_1_with_weights_divides_the_entry_as_the_closed_form_does(run, task):
