@@ -1,10 +1,11 @@
-"""Survey of the model types of Transformers: some in every run, all in the slow tests."""
+"""Survey of the model types of Transformers: some in every run, a tenth in the slow tests."""
 
 import importlib
 import json
 import subprocess
 import sys
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,19 @@ def test_types_whose_names_mislead_or_that_no_name_covers(monkeypatch):
 
 
 @pytest.mark.slow
-def test_all_types(tmp_path):
-    """Bound: at least 330 types with all attention verified; whatever is not tracked has a reason."""
+def test_every_tenth_type_is_as_the_documentation_says(tmp_path):
+    """`make survey` checks all types, in an hour, and writes what is held against here."""
+    told = json.loads((SCRIPT.parents[1] / "docs" / "models.json").read_text())
+    if told["transformers"] != version("transformers"):
+        pytest.skip("docs/models.json is of another version of Transformers")
+    assert all(reason for *_, reason in told["others"])
     out = tmp_path / "survey.jsonl"
-    subprocess.run([sys.executable, str(SCRIPT), "--out", str(out)], check=True, capture_output=True)
+    subprocess.run([sys.executable, SCRIPT, "--out", out, "--part", "0/10"], check=True, capture_output=True)
     found = [json.loads(line) for line in out.read_text().splitlines()]
-    assert sum(kinds == ["verified"] for kinds in outcomes(found).values()) >= 330
+    assert len(found) >= 80
     for one in found:
-        for _, outcome, reason, _ in one.get("modules", ()):
-            assert reason or outcome == "verified"
+        others = [row[1:] for row in told["others"] if row[0] == one["type"]]
+        modules = [row[:3] for row in one.get("modules", ())]
+        assert one["built"] == (one["type"] not in told["not_built"])
+        assert [row for row in modules if row[1] != "verified"] == others
+        assert one["type"] not in told["verified"] or any(row[1] == "verified" for row in modules)
