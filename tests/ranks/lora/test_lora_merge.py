@@ -12,7 +12,7 @@ from stored_models import sharded
 
 from refusals import refused
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG, WEIGHTS, AdapterFile
 from saddlescope.ranks.lora import logits_error, merge_into_base, merge_lora
 
 peft = pytest.importorskip("peft")
@@ -278,3 +278,32 @@ def test_ranks_beyond_that_of_a_product_keep_all_of_it(tmp_path):
         save_file(tensors, tmp_path / f"{layer}.safetensors")
     made = merge_lora([tmp_path / "a.safetensors", tmp_path / "b.safetensors"], tmp_path / "out")
     assert made.at_rank(4)[1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("scales", "dtype", "reported"),
+    [
+        ((1e-4, 1e-4), "float16", None),
+        ((1e-200, 1e200), "float32", None),  # balanced, so each is of order 1
+        ((1e-7, 1e-7), "float16", "float16 can hold"),
+        ((1e-30, 1e-30), "float32", None),
+        ((1e-45, 1e-45), "float32", "float32 can hold"),
+        ((1e100, 1e100), None, "float32 can hold; got a larger one"),
+        ((1e200, 1e200), None, "float32 can hold; got a larger one"),
+    ],
+)
+def test_a_type_holds_an_update_to_its_rounding_or_it_is_refused(scales, dtype, reported, tmp_path):
+    A, B = draw(4, 5).double(), draw(6, 4).double()
+    module = "base_model.model.a.q_proj.lora_"
+    (tmp_path / "a").mkdir()
+    save_file({module + "A.weight": scales[0] * A, module + "B.weight": scales[1] * B}, tmp_path / "a" / WEIGHTS[0])
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 4, "target_modules": ["q_proj"]}
+    (tmp_path / "a" / CONFIG).write_text(json.dumps(config))
+    if reported is not None:
+        with pytest.raises(InputError, match=reported):
+            merge_lora([tmp_path / "a"], tmp_path / "b", dtype=dtype)
+        return
+    merge_lora([tmp_path / "a"], tmp_path / "b", dtype=dtype)
+    (found,) = updates(tmp_path / "b").values()
+    size = scales[0] * scales[1]
+    torch.testing.assert_close(found / size, B @ A, rtol=0, atol=0.03 if dtype == "float16" else 1e-5)

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -101,14 +101,21 @@ def require_type(given: str | None) -> torch.dtype | None:
     return None if given is None else _TYPES[given]
 
 
-def require_held(path: object, name: str, factors: Iterable[LoraFactors], kind: torch.dtype) -> None:
-    """Raise unless the factors are still finite, and not zero, in the type in which they are stored."""
-    stored = [side.to(kind) for one in factors for side in (one.A, one.B)]
-    if not all(bool(one.isfinite().all() and one.any()) for one in stored):
-        raise InputError(
-            f"{path}: {name} must have a change whose factors {str(kind).removeprefix('torch.')} can hold; got larger "
-            "or smaller ones. Choose another dtype."
-        )
+def single_precision(path: object, name: str, factors: LoraFactors, kind: torch.dtype) -> LoraFactors:
+    """Return factors in float32.
+
+    Raises:
+        InputError: they are 0, or the type in which they are stored does not hold them to its rounding.
+    """
+    for side in (factors.A, factors.B):
+        unit = side / side.abs().max()  # NaN where nothing is held
+        error = (side.to(kind) - side) / side.abs().max()
+        if not error.norm() <= torch.finfo(kind).eps * unit.norm():
+            raise InputError(
+                f"{path}: {name} must have a change whose factors {str(kind).removeprefix('torch.')} can hold; got "
+                "larger or smaller ones. Choose another dtype."
+            )
+    return replace(factors, A=factors.A.float(), B=factors.B.float())
 
 
 def adapter_path(folder: Path, form: Format) -> Path:

@@ -38,8 +38,8 @@ from saddlescope.ranks.lora.adapter import (
     adapter_path,
     refuse_foreign,
     require_format,
-    require_held,
     require_type,
+    single_precision,
     with_both_projections,
     write_adapter,
 )
@@ -252,8 +252,8 @@ def extract_lora(
             for module in one.modules if pairs else ():
                 token_layer = one.kind == "linear" and opened.known
                 embedding = token_layer and isinstance(model.get_submodule(module), nn.Embedding)
-                made[module] = one.factors(pairs, start.tensors[name].shape, embedding=embedding)
-            require_held(tuned, name, made.values(), stored_type or torch.float32)
+                own = one.factors(pairs, start.tensors[name].shape, embedding=embedding)
+                made[module] = single_precision(tuned, name, own, stored_type or torch.float32)
         except InputError as error:
             on_error(str(error))
             continue

@@ -23,8 +23,8 @@ from saddlescope.ranks.lora.adapter import (
     LoraFactors,
     refuse_foreign,
     require_format,
-    require_held,
     require_type,
+    single_precision,
     with_both_projections,
     write_adapter,
 )
@@ -118,8 +118,8 @@ def merge_lora(
             own = ChosenWeight(name, kind, transposed=False, modules=()).factors(
                 sides, shape, embedding=first.embedding
             )
-            require_held(opened[0].path, name, [own], stored_type or torch.float32)
-            factors[_renamed(parameter if first.expert else name, opened[0], formats[0], form)] = own
+            stored_name = _renamed(parameter if first.expert else name, opened[0], formats[0], form)
+            factors[stored_name] = single_precision(opened[0].path, name, own, stored_type or torch.float32)
     if not factors:
         paths = " and ".join(dict.fromkeys(str(one.path) for one in opened))
         raise InputError(f"{paths} must change weights by factors; got updates of 0. Leave out what changes nothing.")
@@ -216,4 +216,7 @@ def _decomposed(pairs: Sequence[tuple[AdapterFile, float]], name: str) -> Trunca
         B, A = (side.double() for side in (found if not one.embedding else (found[1].T, found[0].T)))
         left.append(weight * one.scale * B)
         right.append(A)
-    return TruncatedSVD.of_product(torch.cat(left, 1), torch.cat(right))
+    B, A = torch.cat(left, 1), torch.cat(right)
+    if not float(B.abs().max()) * float(A.abs().max()) < torch.finfo(torch.float32).max:
+        raise InputError(f"{pairs[0][0].path}: {name} must have an update that float32 can hold; got a larger one.")
+    return TruncatedSVD.of_product(B, A)

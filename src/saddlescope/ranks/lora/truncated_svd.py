@@ -77,15 +77,16 @@ class TruncatedSVD:
             left: L, finite; converted to float64.
             right: R, finite; converted to float64.
         """
-        left, right = left.double(), right.double()
+        (left, one), (right, other) = scaled(left), scaled(right)
+        size = one * other
         rounding = left.shape[1] * torch.finfo(left.dtype).eps * left.norm() * right.norm()
         if left.shape[1] >= min(left.shape[0], right.shape[1]):
             product = left @ right
-            return cls.exactly(product * (product.norm() > rounding))
+            return cls.exactly(product * (product.norm() > rounding) * size)
         Q, R = torch.linalg.qr(left)
         P, S = torch.linalg.qr(right.T)
         U, values, Vh = torch.linalg.svd(R @ S.T, full_matrices=False)
-        values = values.where(values > rounding, 0.0)
+        values = values.where(values > rounding, 0.0) * size
         return cls(values, float((values**2).sum()), 0.0, Q @ U, Vh @ P.T, None)
 
     def truncate(self, rank: int) -> tuple[Float[Tensor, "m rank"], Float[Tensor, "rank n"]]:
@@ -139,9 +140,9 @@ class Truncation:
         return cls(energy, rank, max_rank)
 
     def of(self, svds: Sequence[TruncatedSVD]) -> tuple[int, list[tuple[Tensor, Tensor]]]:
-        """Return the largest rank of some updates, 0 if all are 0, and with it B and A of each in single precision."""
+        """Return the largest rank of some updates, 0 if all are 0, and with it B and A of each."""
         rank = max(self._rank_of(svd.values) for svd in svds)
-        return rank, [(B.float(), A.float()) for B, A in (svd.truncate(rank) for svd in svds)] if rank else []
+        return rank, [svd.truncate(rank) for svd in svds] if rank else []
 
     def _rank_of(self, values: Float[Tensor, " values"]) -> int:
         if not len(values) or not values[0] > 0:
