@@ -1,16 +1,29 @@
 """Entries: sizes, settings, the catalogue, and entries of your own files."""
 
 import dataclasses
+import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import Claims, Entry, EntryParams, catalogue, entry_names, find_entry, load_entries, param
+from saddlescope.reproduction import (
+    Claims,
+    Entry,
+    EntryParams,
+    catalogue,
+    entry_names,
+    find_entry,
+    load_entries,
+    param,
+    reproduce,
+)
+from saddlescope.sweeps import sweep
 
 
 class Params(EntryParams):
@@ -85,6 +98,46 @@ def test_a_file_of_your_own_adds_its_entries(tmp_path, forgotten):
     assert find_entry("own/added-two").title == "Two"
     assert catalogue.entry_heading("own/added-one") == ("One", "", "")
     assert "own/added-one" in entry_names()
+
+
+LATER = 2**31  # seconds
+INTERRUPTED_ONCE = """
+import xarray as xr
+from saddlescope.reproduction import Claims, Entry, EntryParams, param
+class Params(EntryParams):
+    seed: int = param(0, "seed")
+def run(params, context):
+    if not params.seed and not (context.scratch / "part").exists():
+        (context.scratch / "part").touch()
+        raise KeyboardInterrupt
+    return xr.Dataset()
+ENTRY = Entry("own/edited", "Edited", params=Params, run=run, claims=Claims(), figures=lambda run: [])
+"""
+
+
+def test_what_was_stored_before_its_file_was_saved_is_told(tmp_path, forgotten):
+    file = tmp_path / "edited.py"
+    file.write_text(INTERRUPTED_ONCE)
+    load_entries(file)
+    heard: list[str] = []
+
+    def said(run, saved):
+        os.utime(file, (saved, saved))
+        heard.clear()
+        run()
+        return heard[0]
+
+    once = {"out": tmp_path / "out", "say": heard.append}
+    one = partial(reproduce, "own/edited", **once)
+    with pytest.raises(KeyboardInterrupt):
+        one()
+    assert said(one, LATER).endswith("before edited.py was saved: pass --again to begin anew.")
+    assert said(one, 0).endswith("stored already: judging it again. Pass --again to rerun it.")
+    assert said(one, LATER).endswith("already, before edited.py was saved: judging it again. Pass --again to rerun it.")
+    many = partial(sweep, "own/edited", ["seed=1,2"], processes=1, **once)
+    many()
+    assert said(many, 0) == "2 of 2 points are stored already. Pass --again to rerun."
+    assert said(many, LATER) == "2 of 2 points are stored already, before edited.py was saved. Pass --again to rerun."
 
 
 def test_two_files_of_one_name_are_two_modules(tmp_path, forgotten):

@@ -1,8 +1,9 @@
-"""Errors in entries of your own files: one sentence that names the line, since the entry is to be mended."""
+"""Entries of your own files: an error is one sentence that names the line; what an earlier version computed is told."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from saddlescope._shared.errors import FlowError, InputError
 from saddlescope._shared.outside_causes import outside_cause
@@ -40,3 +41,11 @@ def described(error: BaseException) -> str:
         return "it ends the process; put what a script does under `if __name__ == '__main__':`"
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
+
+
+def saved_since(entry: str, stored: Iterable[Path]) -> str:
+    """Return the clause that an entry of your own file was saved after some of these were stored; empty otherwise."""
+    file = catalogue.own_file(entry)
+    if file is None or not any(path.stat().st_mtime < Path(file).stat().st_mtime for path in stored):
+        return ""
+    return f", before {Path(file).name} was saved"

@@ -25,7 +25,7 @@ from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.formatting import record, summary, verdict_table
-from saddlescope.reproduction.own_code import own_errors_named
+from saddlescope.reproduction.own_code import own_errors_named, saved_since
 from saddlescope.reproduction.parameters import Parameter
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
@@ -217,7 +217,8 @@ def reproduce(
         stored = Reproduction.open(folder.file)
         if stored.provenance.params == values and stored.provenance.data_sets == data_sets:
             _repair(stored, folder)
-            say(f"{folder.file} is stored already: judging it again. Pass --again to rerun it.")
+            since = saved_since(entry.name, [folder.file])
+            say(f"{folder.file} is stored already{since}: judging it again. Pass --again to rerun it.")
             return stored
         if stored.provenance.params == values:
             read = data_in_words(stored.provenance.data_sets) or "data without a checksum"
@@ -227,8 +228,9 @@ def reproduce(
     with folder.lock() as scratch:
         if again:
             folder.restart()
-        if any(scratch.glob("[!.]*")):
-            say(f"Resuming the interrupted run in {scratch}.")
+        if parts := [*scratch.glob("[!.]*")]:
+            since = saved_since(entry.name, parts)
+            say(f"Resuming the interrupted run in {scratch}{since and f'{since}: pass --again to begin anew'}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
         try:
             run = stamped_run(entry, params, context, size, typed)

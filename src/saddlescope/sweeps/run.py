@@ -15,6 +15,7 @@ from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import Report, silent
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.own_code import saved_since
 from saddlescope.reproduction.process_pool import run_tasks
 from saddlescope.sweeps.assemble import assemble
 from saddlescope.sweeps.grid import Grid
@@ -147,7 +148,9 @@ def _missing(points: Sequence[Point], *, retry: bool, again: bool, say: Callable
             point.forget_failure()
     states = [point.state for point in points]
     if finished := states.count(State.FINISHED):
-        say(f"{_of(finished, points)} stored already. Pass --again to rerun.")
+        done = (point.file for point, state in zip(points, states, strict=True) if state is State.FINISHED)
+        since = saved_since(points[0].entry, done)
+        say(f"{_of(finished, points)} stored already{since}. Pass --again to rerun.")
     if failed := states.count(State.FAILED):
         say(f"{_of(failed, points)} skipped after an earlier failure. Pass --retry to retry.")
     return [point for point, state in zip(points, states, strict=True) if state is State.MISSING]
