@@ -178,7 +178,7 @@ def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
 
     with types_unchecked():
         shown = _reproduction(lambda run: Estimate(math.nan, math.inf, "why"))
-        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: reading: 1 undecided; r.nc)"
+        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: not judged; r.nc)"
         assert "? undecided" in shown._repr_html_()
         assert MARKUP not in shown._repr_html_()
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import saddlescope as ss
 from saddlescope._shared.errors import InputError
-from saddlescope.measure import Stage, Staircase, compare
+from saddlescope.measure import Stage, Staircase, compare, find_plateaus
+from saddlescope.plot.staircases import staircase_panel
 
 
 def staircase(*arrivals, end=100.0, ranks_only=False, unit="t"):
@@ -128,11 +129,29 @@ def test_units_that_learn_the_same_count_once_by_the_loss():
 
 def test_steps_are_rescaled_to_the_time_of_a_prediction():
     predicted, steps = staircase((1.0, 0.5, (0,))), staircase((210.0, 0.5, (0,)), end=400.0, unit="steps")
-    with pytest.raises(InputError, match=r"got 'steps'; see Staircase\.rescaled"):
+    with pytest.raises(InputError, match=r"got 'steps'. Rescale one of them by Staircase\.rescaled"):
         compare(predicted, steps)
     np.testing.assert_allclose(compare(predicted, steps.rescaled(0.005, "t")).time_errors, [0.05])
     with pytest.raises(InputError, match="factor must be positive and finite"):
         steps.rescaled(0.0, "t")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.03, 0.1])
+def test_the_loss_of_a_training_is_compared_by_its_levels(noise):
+    """Drops are logistic, with their middles where they are predicted; the noise is that of minibatches."""
+    steps, drops = np.arange(2000.0), ((300.0, 0.4), (900.0, 0.3), (1500.0, 0.2))
+    losses = 1.0 - sum(size / (1 + np.exp((at - steps) / 20)) for at, size in drops)
+    record = find_plateaus(losses + noise * np.random.default_rng(0).standard_normal(2000))
+    supported = ((300.0, 0.6, (0,)), (900.0, 0.3, (0, 1)), (1500.0, 0.1, (0, 1, 2)))
+    predicted = staircase(*supported, end=2000.0, unit="steps")
+    result = compare(predicted, record)
+    assert (len(result.matches), result.missed, result.extra) == (3, (), ())
+    found, right, sizes = np.array(
+        [(match.found.time, *drop) for match, drop in zip(result.matches, drops, strict=True)]
+    ).T
+    np.testing.assert_array_less(abs(found - right), 1e-3 + 4 * noise / (sizes / 80))  # the loss falls so far in it
+    np.testing.assert_array_less(np.abs(result.loss_errors), 1e-6 + noise / 2)
+    assert staircase_panel(predicted, record).marks
 
 
 def test_a_prediction_at_time_zero_has_no_relative_error():

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from saddlescope.figures.spectra_panel import layer_axis
 from saddlescope.plot import Band, Line, draw_matplotlib
 from saddlescope.plot.rank_figures import (
     MOST_LAYERS,
     evolution_figure,
     initial_stable_rank,
-    layer_axis,
     layer_rank_figure,
     normalized,
     scale_rank_figure,

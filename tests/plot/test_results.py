@@ -355,10 +355,10 @@ def test_a_figure_shows_itself_in_a_notebook():
 
 def test_lines_of_a_figure_are_a_table():
     lines = Line(x=np.arange(2), y=np.array([3.0, 4.0]), label="a"), Line(x=np.array([5]), y=np.array([6.0]))
-    panels = tuple(Panel(x=Axis("x"), y=Axis("y"), marks=(Mark(at=0.0), *lines[k:])) for k in range(2))
+    panels = tuple(Panel(title="t" * k, x=Axis("x"), y=Axis("y"), marks=(Mark(at=0.0), *lines[k:])) for k in range(2))
     table = Figure(name="f", title="", caption="", panels=panels).to_dataframe()
     assert table.columns.tolist() == ["panel", "line", "x", "y"]
-    assert table.values.tolist() == [[0, "a", 0, 3.0], [0, "a", 1, 4.0], [0, "2", 5, 6.0], [1, "1", 5, 6.0]]
+    assert table.values.tolist() == [["0", "a", 0, 3.0], ["0", "a", 1, 4.0], ["0", "2", 5, 6.0], ["t", "1", 5, 6.0]]
     empty = Panel(x=Axis("x"), y=Axis("y"), marks=(Mark(at=0.0),))
     with pytest.raises(InputError, match="f must have lines to be a table"):
         Figure(name="f", title="", caption="", panels=(empty,)).to_dataframe()

@@ -285,7 +285,7 @@ class Figure(ReprMixin):
             raise InputError("panels must have at least one panel if film is None; got ().")
 
     def to_dataframe(self) -> "DataFrame":
-        """Return the points of all lines: panel (its number), line (its label, or else its number), x and y.
+        """Return the points of all lines: panel and line (by title and label, or else by number), x and y.
 
         Raises:
             InputError: it has no lines, as a picture of a matrix.
@@ -293,7 +293,14 @@ class Figure(ReprMixin):
         from pandas import DataFrame, concat
 
         lines = [
-            DataFrame({"panel": number, "line": mark.label or mark.group or f"{place}", "x": mark.x, "y": mark.y})
+            DataFrame(
+                {
+                    "panel": panel.title or f"{number}",
+                    "line": mark.label or mark.group or f"{place}",
+                    "x": mark.x,
+                    "y": mark.y,
+                }
+            )
             for number, panel in enumerate(self.panels)
             for place, mark in enumerate(panel.marks)
             if isinstance(mark, Line)

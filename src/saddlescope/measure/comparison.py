@@ -18,6 +18,7 @@ from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import AnyMark, Axis, Line, Mark, Panel
 from saddlescope.figures.time_axes import TimeAxis, time_label
+from saddlescope.measure.loss_stages import LossStages
 from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Run, Stage, Staircase, find_stages, run_or_staircase, staircase_of
 
@@ -139,7 +140,7 @@ def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float
     Args:
         predicted: a `Staircase`, or a prediction with one, such as that of `incremental_learning`.
         found: the staircase found in a run, in the same unit of time; or the run itself, a trajectory of
-            `saddlescope.flow`.
+            `saddlescope.flow`, or the loss of a training, from `find_plateaus`.
         until: later predictions, or those after the end of the found record, do not count as missed, and later
             arrivals do not count as extra.
         level: for a run: the magnitude above which a component is active, for `find_stages`; None: the level that the
@@ -199,20 +200,29 @@ def _by_losses(run: Run, predicted: Staircase) -> Staircase:
     """Return the stages of a run, a new one where its loss passes the middle between two predicted levels.
 
     One more, which is not predicted, begins where it is below the last level by a tenth of the last drop, or half of
-    that level, but by no rounding.
+    that level, but by more than rounding and noise.
     """
     levels, ranks = np.array(predicted.losses), (*predicted.ranks, predicted.ranks[-1] + 1)
     drop = levels[-2] - levels[-1] if len(levels) > 1 else abs(levels[-1])
-    more = max(min(drop / 10, abs(levels[-1]) / 2), _ROUNDING * (levels[0] - levels[-1]))
+    times, losses, noise, shortest = run.times, run.losses, _ROUNDING * (levels[0] - levels[-1]), 0.0
+    if isinstance(run, LossStages):
+        times, losses = run.smooth_steps, run.smooth_losses
+        shortest = _SHORTEST * float(times[-1] - times[0])
+        noise = max(noise, _OF_CHANGES * float(np.median(np.abs(np.diff(losses)))))
+    more = max(min(drop / 10, abs(levels[-1]) / 2), noise)
     middles = np.append((levels[1:] + levels[:-1]) / 2, levels[-1] - more)
-    passed = (middles - np.minimum.accumulate(run.losses)[:, None]) / ((levels[0] - middles[-1]) or 1.0)
+    later, earlier = np.maximum.accumulate(losses[::-1])[::-1], np.minimum.accumulate(losses)
+    falling = later / 2 + earlier / 2  # under noise a level is passed as often too early as too late
+    passed = (middles - falling[:, None]) / ((levels[0] - middles[-1]) or 1.0)
     size = np.exp(np.clip(passed, -_LARGEST, _LARGEST))  # interpolated by its logarithm, hence by the loss
-    activity = Spectrum(size, np.zeros(len(run.times)))
-    found = find_stages(run.times, run.losses, activity, level=1.0, time_unit=run.time_unit)
+    activity = Spectrum(size, np.zeros(len(times)))
+    found = find_stages(times, losses, activity, level=1.0, time_unit=run.time_unit, min_duration=shortest)
     return Staircase(tuple(replace(one, rank=ranks[one.rank]) for one in found.stages), run.time_unit)
 
 
 _ROUNDING = 1e-6  # of the whole fall of a loss
+_SHORTEST = 0.01  # of a noisy record: a stage that is shorter is none, and a level is a mean over so much
+_OF_CHANGES = 5.0  # times the median change between two medians of a noisy loss
 _LARGEST = 700.0  # logarithm of a number of float64
 
 _Key = tuple[int, int]

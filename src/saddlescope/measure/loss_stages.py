@@ -123,6 +123,25 @@ class LossStages(TableMixin, PlotMixin):
     log_steps: bool
 
     @property
+    def times(self) -> Series:
+        """The steps: a recorded loss is a run, which `compare` and `plot_staircase` take."""
+        return self.steps
+
+    @property
+    def time_unit(self) -> str:
+        """The unit of the times."""
+        return "steps"
+
+    @property
+    def activity(self) -> None:
+        """None: stages are compared by their losses."""
+
+    @property
+    def identified(self) -> bool:
+        """False: no components are known."""
+        return False
+
+    @property
     def staircase(self) -> Staircase:
         """The stages with their ranks: each begins at the middle of a finished drop; `rank` is the `bottleneck_rank`.
 

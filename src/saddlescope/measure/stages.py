@@ -212,11 +212,13 @@ def run_or_staircase(name: str, given: Any, time_unit: str) -> Run | Staircase:
     if not isinstance(found, Run | Staircase):
         raise InputError(
             f"{name} must be trajectories or staircases found in them; got {type(given).__name__!r}. "
-            "Pass the result of gradient_flow, or of find_stages."
+            "Pass each result of gradient_flow, or of find_stages, by itself."
         )
     if found.time_unit != time_unit:
-        cure = "; see Staircase.rescaled" if isinstance(found, Staircase) else ""
-        raise InputError(f"{name} must be in the time unit of predicted, {time_unit!r}; got {found.time_unit!r}{cure}.")
+        raise InputError(
+            f"{name} must be in the time unit of predicted, {time_unit!r}; got {found.time_unit!r}. Rescale one "
+            "of them by Staircase.rescaled."
+        )
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.figures.records import Axis, Figure, Line, Panel
-from saddlescope.plot.rank_figures import short_name
+from saddlescope.figures.spectra_panel import short_name
 from saddlescope.plot.rank_tables import matrix_table
 
 

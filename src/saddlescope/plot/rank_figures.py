@@ -13,7 +13,6 @@ Means, deviations and ranges are over heads and seeds, never over time. Layers a
 number, or by module.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -22,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.figures.records import Axis, Band, Figure, Line, Panel
-from saddlescope.figures.spectra_panel import PRODUCTS, step_axis
+from saddlescope.figures.spectra_panel import PRODUCTS, layer_axis, layer_title, step_axis
 
 MOST_LAYERS = 12
 """Largest number of panels of one figure; further layers are left out, evenly."""
@@ -252,38 +251,6 @@ def _width(ds: xr.Dataset) -> int:
     """Return the largest rank of an initial product; the number of stored values if it is zero or truncated."""
     positive = int((ds.initial_spectrum > 0).any([d for d in ds.initial_spectrum.dims if d != "index"]).sum())
     return positive or ds.sizes["index"]
-
-
-def layer_axis(ds: xr.Dataset) -> tuple[Axis, np.ndarray]:
-    """Return an axis of the layers by their own names, and the place of each on it.
-
-    What the names of modules have in common is the label, with N for the rest: "blocks.N".
-    """
-    names = ds.layer.values.tolist()
-    if all(isinstance(name, int) for name in names):
-        return Axis("layer"), np.array(names)
-    parts = [short_name(str(name)).split(".") for name in names]
-    head = _common(parts) if len(parts) > 1 else 0
-    tail = min(_common([part[::-1] for part in parts]), min(map(len, parts)) - head - 1) if len(parts) > 1 else 0
-    label = ".".join([*parts[0][:head], "N", *parts[0][len(parts[0]) - tail :]]) if head + tail else "layer"
-    words = tuple(".".join(part[head : len(part) - tail]) for part in parts)
-    return Axis(label, names=words), np.arange(len(names))
-
-
-def _common(rows: list[list[str]]) -> int:
-    """Return the number of leading words that all rows share; fewer than any row has."""
-    shared = next((k for k, words in enumerate(zip(*rows, strict=False)) if len(set(words)) > 1), min(map(len, rows)))
-    return min(shared, min(map(len, rows)) - 1)
-
-
-def layer_title(layer: Any) -> str:
-    """Return "layer" and a layer's number, or the name of its module."""
-    return f"layer {layer}" if isinstance(layer, int) else short_name(str(layer))
-
-
-def short_name(name: str) -> str:
-    """Return the name of a module or matrix without what PEFT, torch.compile and DDP put before it."""
-    return re.sub(r"^(base_model\.model\.|_orig_mod\.|module\.)+", "", name)
 
 
 def checkpoint_name(ds: xr.Dataset, step: Any) -> str | None:

@@ -8,9 +8,8 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.figures.records import MOST_LINES, Axis, Figure, Line, Panel
-from saddlescope.figures.spectra_panel import PRODUCTS, step_axis
+from saddlescope.figures.spectra_panel import PRODUCTS, layer_title, short_name, step_axis
 from saddlescope.plot.matrix_rank_figure import matrix_kinds
-from saddlescope.plot.rank_figures import layer_title, short_name
 
 _MEASURES = {
     "stable_rank": Axis("stable rank"),

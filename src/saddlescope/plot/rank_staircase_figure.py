@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.figures.records import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.plot.rank_figures import PRODUCTS, layer_axis, layer_title, step_axis
+from saddlescope.figures.spectra_panel import PRODUCTS, layer_axis, layer_title, step_axis
 
 LEAST_RECORDS = 5
 """Smallest number of records that can show a staircase."""

@@ -6,7 +6,8 @@ An update whose largest singular value is below its noise floor has no rank; the
 import xarray as xr
 
 from saddlescope.figures.records import Table
-from saddlescope.plot.rank_figures import PRODUCTS, checkpoint_name, initial_stable_rank, layer_title, short_name
+from saddlescope.figures.spectra_panel import PRODUCTS, layer_title, short_name
+from saddlescope.plot.rank_figures import checkpoint_name, initial_stable_rank
 
 UNMEASURABLE = "not measurable in this precision"
 ABSENT = "not measured"

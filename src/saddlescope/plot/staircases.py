@@ -8,6 +8,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.figures.records import AnyMark, Axis, Line, Panel
 from saddlescope.figures.stage_steps import activations, learned_by, step_line
 from saddlescope.figures.time_axes import TimeAxis, final_loss, learned_at, scale_label
+from saddlescope.measure.loss_stages import LossStages
 from saddlescope.measure.stages import Run, Staircase, run_or_staircase, staircase_of
 from saddlescope.plot.axes import draw_on_axes
 
@@ -30,8 +31,8 @@ def plot_staircase(
 
     Args:
         predicted: a `Staircase`, or a prediction with one, such as that of `incremental_learning`.
-        *runs: trajectories, or staircases found in them.
-        labels: one for each run; None: the initial scale of a trajectory, or "found".
+        *runs: trajectories, staircases found in them, or losses of trainings, from `find_plateaus`.
+        labels: one for each run; None: the initial scale of a trajectory, "found" or "recorded".
         until: the last time shown; None: a little after the prediction and all runs have learned 99 % of what they
             learn, at most the end of the longest run.
         ax: Matplotlib axes to draw on; None: those of a new figure.
@@ -84,5 +85,7 @@ def _learned(run: Run | Staircase) -> float:
 def _name(run: Run | Staircase) -> str:
     if isinstance(run, Staircase):
         return "found"
+    if isinstance(run, LossStages):
+        return "recorded"
     scale = getattr(run, "log_scale", None)
     return "simulated" if scale is None else scale_label(scale)

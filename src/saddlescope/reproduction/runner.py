@@ -52,9 +52,10 @@ class Reproduction(ReprMixin):
 
     def _verdicts_in_short(self) -> str:
         try:
-            return summary(self.verdicts)
+            judged = summary(self.verdicts)
         except InputError:
             return "stored by another version; its claims cannot be judged"
+        return "not judged" if self.unjudged else judged
 
     def _table(self) -> Table:
         try:

@@ -134,7 +134,8 @@ def predict(
             normal ones for the simulation.
         seed: of the weights drawn for None, and of a search for escape directions.
         report: called with the finished fraction and a note.
-        **options: more arguments of the predicting function.
+        **options: more arguments of the predicting function. With `kinds=p` and `width=1` the "unit" (theta, x, kind)
+            is a group of weights of its own: other functions of each than u * v, such as u**3 - v**3.
 
     Raises:
         InputError: it is not clear what the network is, or the predicting function refuses an argument.
@@ -160,7 +161,10 @@ def predict(
             f"(layers) must say what the network is; got {' and '.join(kinds) or 'none'}."
         )
     if (data is None) == (kind := kinds[0] == "parameters") or (loss is None) == kind:
-        raise InputError(f"data and loss must be given with parameters, and only then; got {kinds[0]}.")
+        raise InputError(
+            f"data and loss must be given with parameters, and only then; got {kinds[0]}. Elsewhere the loss has its "
+            "data, as DiagonalNetwork(h, x, y, loss)."
+        )
     options |= {"report": report}
     if size is not None:
         return _diagonal(network, size, weights, seed, options)

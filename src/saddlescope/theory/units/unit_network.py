@@ -665,7 +665,7 @@ def _layout_of(parameters: PyTree) -> TreeLayout:
     if not leaves or any(not is_real(leaf) for leaf in leaves):
         raise InputError(
             f"parameters must be an array of real numbers, or a pytree of such arrays, of the shapes of one unit's "
-            f"weights; got {shown(parameters)}. Its values do not matter."
+            f"weights; got {shown(parameters)}. Its values do not matter: np.zeros(()) does for a number."
         )
     return TreeLayout.of(parameters)
 
