@@ -325,7 +325,8 @@ def _end_before_a_rise(run: _Run, coordinates: AbstractFlowCoordinates, toleranc
     before, after = np.minimum.accumulate(losses + slack), np.minimum.accumulate((losses - slack)[::-1])[::-1]
     if (risen := np.flatnonzero(after[1:] > before[:-1])).size:
         least = np.argmin(losses[: risen[0] + 1])
-        last = times[least + np.argmax(np.diff(losses[least : risen[0] + 2]))]
+        rises = losses[least:] - losses[least] > _RISE * rounding + tolerance * np.ptp(losses[: least + 1])
+        last = times[least + np.flatnonzero(rises)[0] - 1]
         run.interpolants = [step for step in run.interpolants if step.end <= last]
         run.status, run.lost = stuck(run.last, coordinates.time_unit, finite=True, growth=np.inf), False
 

@@ -15,7 +15,13 @@ from saddlescope._shared.errors import InputError
 from saddlescope.loss.checks import ROUGH, rounding_share
 from saddlescope.theory.incremental.loss_oracle import LossOracle
 from saddlescope.theory.incremental.stationary_point import Face, StationaryPoint
-from saddlescope.theory.saddle.path import NoMinimum, NonFiniteLossError, TransitionFailure, falls_ahead
+from saddlescope.theory.saddle.path import (
+    NoMinimum,
+    NonFiniteLossError,
+    TransitionFailure,
+    falls_ahead,
+    falls_without_bound,
+)
 
 LARGEST_LOG = 300.0  # log|beta| beyond it is divergence; e^300 and its square are still finite
 HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends at no strict minimum
@@ -97,7 +103,7 @@ class SaddleDeparture:
         fastest = float(np.max(np.abs(face.rate(x))))
         if diverging:
             why = NoMinimum.AT_INFINITY
-        elif far or outside is not None or fastest > 10 * self.entering_rate:
+        elif far or outside is not None or fastest > 10 * self.entering_rate or falls_without_bound(loss):
             why = NoMinimum.UNBOUNDED
         else:
             H = face.hessian(x)

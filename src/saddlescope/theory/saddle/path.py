@@ -141,6 +141,19 @@ class SaddlePassage:
         self._last = time, rate
 
 
+def falls_without_bound(loss: Callable[[float], float]) -> bool:
+    """Return True if the loss falls further out by as much as it has, and by more each time the weights double.
+
+    Args:
+        loss: of the weights times a number.
+    """
+    try:
+        here, twice, more = loss(1.0), loss(2.0), loss(4.0)
+    except NonFiniteLossError:
+        return False
+    return here - twice > abs(here) / 2 and twice - more > here - twice
+
+
 def falls_ahead(loss: Callable[[float], float]) -> bool:
     """Return True if the loss is finite and lower a little further out: then no pole is near, and weights grow on.
 
