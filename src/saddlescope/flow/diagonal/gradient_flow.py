@@ -326,7 +326,7 @@ def _end_before_a_rise(run: _Run, coordinates: AbstractFlowCoordinates, toleranc
     if (risen := np.flatnonzero(after[1:] > before[:-1])).size:
         least = np.argmin(losses[: risen[0] + 1])
         rises = losses[least:] - losses[least] > _RISE * rounding + tolerance * np.ptp(losses[: least + 1])
-        last = times[least + np.flatnonzero(rises)[0] - 1]
+        last = times[max(least + np.flatnonzero(rises)[0] - 2, 0)]  # the window before has steps beyond the pole, too
         run.interpolants = [step for step in run.interpolants if step.end <= last]
         run.status, run.lost = stuck(run.last, coordinates.time_unit, finite=True, growth=np.inf), False
 
