@@ -100,7 +100,7 @@ def test_a_file_of_your_own_adds_its_entries(tmp_path, forgotten):
     assert "own/added-one" in entry_names()
 
 
-LATER = 2**31  # seconds
+LATER = 2**31 - 1  # seconds
 INTERRUPTED_ONCE = """
 import xarray as xr
 from saddlescope.reproduction import Claims, Entry, EntryParams, param

@@ -1,4 +1,4 @@
-"""Entries of your own files: an error is one sentence that names the line; what an earlier version computed is told."""
+"""Entries of your own files: sentences on their errors, with the line, and on runs stored before they were saved."""
 
 import traceback
 from collections.abc import Iterable, Iterator

@@ -231,7 +231,8 @@ def reproduce(
             folder.restart()
         if parts := [*scratch.glob("[!.]*")]:
             since = saved_since(entry.name, parts)
-            say(f"Resuming the interrupted run in {scratch}{since and f'{since}: pass --again to begin anew'}.")
+            cure = ": pass --again to begin anew" if since else ""
+            say(f"Resuming the interrupted run in {scratch}{since}{cure}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
         try:
             run = stamped_run(entry, params, context, size, typed)
