@@ -136,12 +136,15 @@ def test_steps_are_rescaled_to_the_time_of_a_prediction():
         steps.rescaled(0.0, "t")
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.03, 0.1])
-def test_the_loss_of_a_training_is_compared_by_its_levels(noise):
-    """Drops are logistic, with their middles where they are predicted; the noise is that of minibatches."""
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("noise", [0.0, 0.03, 0.1, 0.2])
+@pytest.mark.parametrize(("begin", "end", "by"), [(0, 0, 0), (1800, 1810, 0.5), (1100, 1110, -0.5), (1700, 2000, 0.5)])
+def test_the_loss_of_a_training_is_compared_by_its_levels(begin, end, by, noise, seed):
+    """Logistic drops in the middles of which stages are predicted; noise of minibatches; a spike, a dip or a rise."""
     steps, drops = np.arange(2000.0), ((300.0, 0.4), (900.0, 0.3), (1500.0, 0.2))
-    losses = 1.0 - sum(size / (1 + np.exp((at - steps) / 20)) for at, size in drops)
-    record = find_plateaus(losses + noise * np.random.default_rng(0).standard_normal(2000))
+    losses = 1.0 - np.sum([size / (1 + np.exp((at - steps) / 20)) for at, size in drops], axis=0)
+    losses[begin:end] += by
+    record = find_plateaus(losses + noise * np.random.default_rng(seed).standard_normal(2000))
     supported = ((300.0, 0.6, (0,)), (900.0, 0.3, (0, 1)), (1500.0, 0.1, (0, 1, 2)))
     predicted = staircase(*supported, end=2000.0, unit="steps")
     result = compare(predicted, record)
@@ -149,8 +152,9 @@ def test_the_loss_of_a_training_is_compared_by_its_levels(noise):
     found, right, sizes = np.array(
         [(match.found.time, *drop) for match, drop in zip(result.matches, drops, strict=True)]
     ).T
-    np.testing.assert_array_less(abs(found - right), 1e-3 + 4 * noise / (sizes / 80))  # the loss falls so far in it
-    np.testing.assert_array_less(np.abs(result.loss_errors), 1e-6 + noise / 2)
+    np.testing.assert_array_less(abs(found - right), 1e-3 + 2 * noise / (sizes / 80))  # the loss falls so far in it
+    settled = 2 if end == 2000 else 3  # the level of a stage in which the loss rises for good is before or after it
+    np.testing.assert_array_less(np.abs(result.loss_errors[:settled]), 1e-6 + noise / 2)
     assert staircase_panel(predicted, record).marks
 
 

@@ -4,9 +4,11 @@ An arrival is a component becoming active at the start of a stage. Components ar
 supports, otherwise singular values: the r-th (counted from 0) arrives when the rank rises above r.
 """
 
+import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -146,7 +148,8 @@ def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float
         level: for a run: the magnitude above which a component is active, for `find_stages`; None: the level that the
             run was given. In a run without one, and in a sum of units, of which several may learn the same, stage k
             begins where the loss is half-way between the predicted levels k - 1 and k: its order is the predicted one,
-            and a plateau between two predicted ones shows in the errors. One after the last is an extra arrival.
+            and a plateau between two predicted ones shows in the errors. One after the last is an extra arrival. Of a
+            training with noise only what lasts counts: 1 % of the record or more, as many records as the noise asks.
 
     Returns:
         The matches with their errors, and the arrivals without a match.
@@ -200,29 +203,51 @@ def _by_losses(run: Run, predicted: Staircase) -> Staircase:
     """Return the stages of a run, a new one where its loss passes the middle between two predicted levels.
 
     One more, which is not predicted, begins where it is below the last level by a tenth of the last drop, or half of
-    that level, but by more than rounding and noise.
+    that level, but by more than rounding.
     """
     levels, ranks = np.array(predicted.losses), (*predicted.ranks, predicted.ranks[-1] + 1)
     drop = levels[-2] - levels[-1] if len(levels) > 1 else abs(levels[-1])
-    times, losses, noise, shortest = run.times, run.losses, _ROUNDING * (levels[0] - levels[-1]), 0.0
+    more = max(min(drop / 10, abs(levels[-1]) / 2), _ROUNDING * (levels[0] - levels[-1]))
+    levels = np.append(levels, levels[-1] - 2 * more)
+    crossings = [_crossing(run, (high + low) / 2, (high - low) / 2) for high, low in itertools.pairwise(levels)]
+    times, losses, shortest = run.times, run.losses, 0.0
     if isinstance(run, LossStages):
         times, losses = run.smooth_steps, run.smooth_losses
         shortest = _SHORTEST * float(times[-1] - times[0])
-        noise = max(noise, _OF_CHANGES * float(np.median(np.abs(np.diff(losses)))))
-    more = max(min(drop / 10, abs(levels[-1]) / 2), noise)
-    middles = np.append((levels[1:] + levels[:-1]) / 2, levels[-1] - more)
-    later, earlier = np.maximum.accumulate(losses[::-1])[::-1], np.minimum.accumulate(losses)
-    falling = later / 2 + earlier / 2  # under noise a level is passed as often too early as too late
-    passed = (middles - falling[:, None]) / ((levels[0] - middles[-1]) or 1.0)
-    size = np.exp(np.clip(passed, -_LARGEST, _LARGEST))  # interpolated by its logarithm, hence by the loss
-    activity = Spectrum(size, np.zeros(len(times)))
+    passed = (times[:, None] - crossings) / (times[-1] - times[0])
+    activity = Spectrum(np.exp(np.clip(passed, -_LARGEST, _LARGEST)), np.zeros(len(times)))
     found = find_stages(times, losses, activity, level=1.0, time_unit=run.time_unit, min_duration=shortest)
     return Staircase(tuple(replace(one, rank=ranks[one.rank]) for one in found.stages), run.time_unit)
 
 
+def _crossing(run: Run, middle: float, distance: float) -> float:
+    """Return the time at which the loss falls below the middle between two levels, each at a distance; inf if never.
+
+    It is the time with the fewest records on the wrong side, up to the first at which so many more were below the
+    middle than above that neither noise nor a dip explains it, so that no later spike or rise moves it.
+    """
+    times, losses, enough = run.times, run.losses, 1.0
+    if isinstance(run, LossStages):
+        noise = float(np.median(np.abs(np.diff(losses, 2)))) / _OF_NOISE if len(losses) > 2 else 0.0
+        wrong = NormalDist().cdf(-distance / (2 * noise)) if noise else 0.0  # the level may be off by half the distance
+        odds = math.log((1 - wrong) / wrong) if wrong else math.inf
+        # A walk with these odds to go the right way at each step falls so far below its height once in 100 records.
+        enough = max(_SHORTEST * len(losses), 1.0 + math.log(100 * len(losses)) / odds if odds else math.inf)
+    lead = np.append(0, np.cumsum(np.where(losses < middle, -1, 1)))
+    behind = np.flatnonzero(np.maximum.accumulate(lead) - lead >= enough)
+    if len(behind) == 0:
+        return math.inf
+    until = int(behind[0]) + 1
+    first = until - 1 - int(np.argmax(lead[:until][::-1]))  # the first record below; the last if there are several
+    if first == 0:
+        return -math.inf
+    (t, u), (above, below) = times[first - 1 : first + 1], losses[first - 1 : first + 1]
+    return float(t + (u - t) * max((above - middle) / (above - below), _ROUNDING))  # after the record above the middle
+
+
 _ROUNDING = 1e-6  # of the whole fall of a loss
 _SHORTEST = 0.01  # of a noisy record: a stage that is shorter is none, and a level is a mean over so much
-_OF_CHANGES = 5.0  # times the median change between two medians of a noisy loss
+_OF_NOISE = 0.6745 * math.sqrt(6.0)  # median second difference of records with independent noise of size 1
 _LARGEST = 700.0  # logarithm of a number of float64
 
 _Key = tuple[int, int]
