@@ -4,10 +4,12 @@
 |---|---|---|---|
 | a loss of beta, with `size` | diagonal weights, beta = u * v | `incremental_learning` | `gradient_flow` |
 | a loss of products, with `shapes` | full factors, B = L R^T | `low_rank_learning` | `factored_flow` |
+| the same, with a `depth` above 2 | full factors, B = W_L ... W_1 | `low_rank_learning` | `gradient_flow` |
 | a unit with data and loss, with `parameters` | a sum of units | `unit_learning` | `unit_flow` |
 | a `LayeredLoss`, with `widths` | layers without biases | `escape_directions` | `escape_flow` |
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from saddlescope.flow import (
     EscapeFlow,
     FactoredTrajectory,
     FactorInit,
+    ParameterInit,
     Trajectory,
     UnitTrajectory,
     escape_flow,
@@ -129,9 +132,9 @@ def predict(
         shapes: (m, n) of each product of full factors.
         parameters: a pytree with the shapes of one unit's weights.
         widths: n_1, ..., n_(L-1), of the hidden layers of a network of depth L.
-        weights: initial weights before they are scaled by alpha: (u, v); a pair (left, right) for each product; units
-            along a leading axis; or W_1, ..., W_L. All but those of layers are used by the prediction, too. None:
-            normal ones for the simulation.
+        weights: initial weights before they are scaled by alpha: (u, v); a pair (left, right), or W_1, ..., W_L, for
+            each product; units along a leading axis; or W_1, ..., W_L. All but those of a `LayeredLoss` are used by the
+            prediction, too. None: normal ones for the simulation, and for a prediction that needs them.
         seed: of the weights drawn for None, and of a search for escape directions.
         report: called with the finished fraction and a note.
         **options: more arguments of the predicting function. With `kinds=p` and `width=1` the "unit" (theta, x, kind)
@@ -193,7 +196,8 @@ def simulate(
         prediction: what `predict` returned.
         log_scale: the natural logarithm of alpha, below 0; of layers, that of the norm of all weights.
         until: the last time, in the unit of the flow. None: a fifth later than the last predicted stage begins, or when
-            the weights of layers have reached norm 1.
+            the weights of layers have reached norm 1. Deep factors have the flow's t, not the prediction's T:
+            `Staircase.rescaled` turns one into the other.
         tolerance: the flow's own.
         **options: more arguments of the flow: `gradient_flow`, `factored_flow`, `unit_flow` or `escape_flow`.
 
@@ -217,11 +221,13 @@ def _require_flow(options: dict[str, Any]) -> None:
 def _end(result: IncrementalLearning | LowRankLearning | UnitLearning | EscapeDirections, log_scale: float) -> float:
     if isinstance(result, EscapeDirections):
         return _SLOWER * -log_scale / float(result.speeds[result.best])
-    last = result.stages[-1].time
+    last, unit = result.stages[-1].time, 1.0
+    if isinstance(result, LowRankLearning):
+        unit = math.exp((2 - result.depth) * log_scale)
     if last > 0:
-        return min(_LATER * last, result.end)
+        return unit * min(_LATER * last, result.end)
     if math.isfinite(result.end):
-        return result.end
+        return unit * result.end
     raise InputError("until must be a time where no stage is predicted after the first; got None.")
 
 
@@ -239,6 +245,8 @@ def _diagonal(loss: Any, size: int, weights: Any, seed: int, options: dict[str, 
 def _factors(
     loss: Any, shapes: Sequence[tuple[int, int]], weights: Any, seed: int, options: dict[str, Any]
 ) -> Prediction:
+    if (depth := options.get("depth", 2)) > 2:
+        return _deep_factors(loss, shapes, weights, seed, depth, options)
     found = low_rank_learning(loss, shapes, weights=weights, **options)
     draw, pairs = np.random.default_rng(seed).standard_normal, weights
     if pairs is None:
@@ -252,6 +260,24 @@ def _factors(
         return factored_flow(loss, FactorInit(pairs, log_scale=log_scale), **given)
 
     return Prediction(network="full factors", by="by shapes, low_rank_learning", result=found, flow=flow)
+
+
+def _deep_factors(
+    loss: Any, shapes: Sequence[tuple[int, int]], weights: Any, seed: int, depth: int, options: dict[str, Any]
+) -> Prediction:
+    if weights is None:
+        sizes = [(n, *[options.get("width") or max(m, n)] * (depth - 1), m) for m, n in shapes]
+        weights = [layered_weights(each, seed=seed + p) for p, each in enumerate(sizes)]
+    found = low_rank_learning(loss, shapes, weights=weights, **options)
+
+    def loss_of_factors(chains: Any) -> Any:
+        return loss(tuple(functools.reduce(lambda product, W: W @ product, chain) for chain in chains))
+
+    def flow(log_scale: float, **given: Any) -> Trajectory:
+        start = [[math.exp(log_scale) * np.asarray(W, np.float64) for W in chain] for chain in weights]
+        return gradient_flow(loss_of_factors, ParameterInit(start), **given)
+
+    return Prediction(network="deep factors", by="by shapes, low_rank_learning", result=found, flow=flow)
 
 
 def _units(

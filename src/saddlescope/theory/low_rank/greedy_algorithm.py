@@ -13,6 +13,8 @@ active directions to the next saddle (`transition`). For generic starts exponent
 and the new direction is the top singular pair of G. For commuting problems (all G diagonal in one pair of bases) they
 pair by direction, and the predictions are those of Algorithm 1 for diagonal weights.
 
+Products of more than two factors grow from given weights until one of them blows up (`deep_growth`).
+
 Symmetric factors, B_p = U_p U_p^T, have the eigenvalues of G_p for rates (its symmetric part; Li, Luo and Lyu 2021).
 """
 
@@ -31,25 +33,16 @@ from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.loss.checks import as_float64
-from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth, symmetric_growth
+from saddlescope.theory.low_rank.deep_growth import Chain, DeepGrowth, initial_chains
 from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
-from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, follow_to_saddle
+from saddlescope.theory.low_rank.pair_growth import PairGrowth
+from saddlescope.theory.low_rank.plateau import InactiveGrowth, Plateau
+from saddlescope.theory.low_rank.transition import Pairs, Saddle, follow_to_saddle
 from saddlescope.theory.prediction import AlgorithmStatus, Prediction, check_limits, report_stage, rounding_of_slope
 from saddlescope.theory.saddle.path import NonFiniteLossError
 
-Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
-
 _ASYMMETRY = 1e-12  # share of the size of G that is rounding
 _TRIALS = 10  # sizes at which G is looked for, each a tenth of the last
-_ABSENT = 1e-9  # share of the largest size below which a tied direction is absent from the initial weights
-_TIED = (
-    "directions become active together: the next stage depends on their initial weights. At the origin weights decide "
-    "it; later, break the symmetry of the loss, or simulate with flow.factored_flow."
-)
-_LACKING = (
-    "directions become active together, and the given weights have nothing along some of them, or fewer independent "
-    "columns than these. Give weights of full rank, or change those by a little at random."
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -57,7 +50,7 @@ class LowRankStage(ReprMixin):
     """Stage k of incremental learning with full weights: a plateau at a saddle.
 
     Attributes:
-        time: T_k, when the stage begins, in units of log(1/alpha).
+        time: T_k, when the stage begins, in units of log(1/alpha); for a depth L above 2, of alpha^(2-L).
         entered: the products whose rank rose, each as often as it rose: one, unless several are tied; none for stage 0.
         rank_drops: for each product, the decrease of its rank in the transition.
         products: B_p at the saddle.
@@ -65,8 +58,9 @@ class LowRankStage(ReprMixin):
         loss: L at the saddle, with the penalty of weight decay: the level of the plateau.
         rates: of each product, sigma outside its active directions, descending: their growth rates. Of symmetric
             factors those of either sign.
-        exponents: of each product, the xi that each rate is paired with when the stage begins.
-        margin: delay of the runner-up after T_k, in units of log(1/alpha); infinite without a runner-up.
+        exponents: of each product of two factors, the xi that each rate is paired with when the stage begins.
+        margin: delay of the runner-up after T_k, in the unit of T; infinite without one. For a depth above 2, of
+            another product.
     """
 
     time: float
@@ -91,15 +85,22 @@ class LowRankLearning(Prediction):
 
     Attributes:
         stages: stage 0, at the origin, and all that follow.
-        end: time at which the last stage ends, in units of log(1/alpha); infinite when learning has converged.
+        end: time at which the last stage ends, in the unit of T; infinite when learning has converged.
         status: termination status.
         message: the same in a sentence, with the cure for a failure.
+        depth: number L of factors of each product.
     """
 
     stages: tuple[LowRankStage, ...]
     end: float
     status: AlgorithmStatus
     message: str
+    depth: int = 2
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of all times."""
+        return super().time_unit if self.depth == 2 else f"t alpha^{self.depth - 2}"
 
     def __repr__(self) -> str:
         return self._described(f"ranks {self.stages[-1].ranks}, ")
@@ -120,7 +121,8 @@ def low_rank_learning(
     *,
     width: int | None = None,
     symmetric: bool = False,
-    weights: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+    depth: int = 2,
+    weights: Sequence[Sequence[ArrayLike]] | None = None,
     weight_decay: float = 0.0,
     tolerance: float = 1e-9,
     max_stages: int | None = None,
@@ -135,8 +137,10 @@ def low_rank_learning(
         width: number of columns of the factors, which bounds the ranks; None: that of the weights, or no bound.
         symmetric: True for products U U^T with U' = G U, the flow of L and R from L(0) = R(0). Gradient flow of
             L(U U^T) in U is the same at twice the speed.
+        depth: number L of factors of each product. Above 2, times depend on `weights`, and are t alpha^(L-2).
         weights: (left, right) of each product, shapes (m, h) and (n, h), before they are scaled by alpha; equal for
-            symmetric factors, and such are found. They decide what becomes active in a tie at the origin.
+            symmetric factors, and such are found. They decide what becomes active in a tie at the origin. For a depth
+            above 2, (W_1, ..., W_L) of each product W_L ... W_1; they decide every tie, but that of equal weights.
         weight_decay: lambda of a penalty lambda/2 times the squares of all factors, not negative. At the stages it is
             lambda times the sum of singular values, the nuclear norm, and part of their losses.
         tolerance: singular values of G smaller than this part of the largest at the origin count as zero, and times
@@ -155,9 +159,9 @@ def low_rank_learning(
         - not_finite: the loss is NaN or infinite on a transition.
 
     Raises:
-        InputError: an argument out of range, weights of other shapes, or a loss that holds
+        InputError: an argument out of range, weights of other shapes, or none for a depth above 2; a loss that holds
             arrays of another type or is not finite and smooth at 0; symmetric=True and a gradient that is not
-            symmetric at a saddle.
+            symmetric at a saddle; symmetric=True or a weight decay for a depth above 2.
 
     >>> import jax.numpy as jnp, numpy as np
     >>> target = np.diag([3.0, 1.0, 0.0])
@@ -169,7 +173,20 @@ def low_rank_learning(
     if width is not None and not (isinstance(width, int | np.integer) and width >= 1):
         raise InputError(f"width must be an integer of at least 1, or None; got {width!r}.")
     check_limits(tolerance, max_stages, weight_decay)
-    oracle = ProductLossOracle(loss, shapes, symmetric=symmetric, weight_decay=weight_decay)
+    if depth < 2:
+        raise InputError(f"depth must be at least 2; got {depth!r}. For diagonal weights use incremental_learning.")
+    if depth > 2 and (symmetric or weight_decay):
+        raise InputError(
+            f"symmetric and weight_decay must be off for a depth above 2; got {symmetric!r} and {weight_decay!r}. With "
+            "weight decay nothing is learned there from vanishing weights."
+        )
+    oracle = ProductLossOracle(loss, shapes, symmetric=symmetric, weight_decay=weight_decay, depth=depth)
+    if depth > 2:
+        chains = initial_chains(weights, oracle)
+        narrowest = min(W.shape[0] for chain in chains for W in chain[:-1])
+        if width not in (None, narrowest):
+            raise InputError(f"width must be the smallest of the weights, {narrowest}, or None; got {width!r}.")
+        return _learn(oracle, chains, narrowest, tolerance, max_stages, report)
     start = None if weights is None else _initial_weights(weights, oracle)
     if start is not None:
         columns = start[0][0].shape[1]
@@ -198,7 +215,7 @@ class _AsymmetricForceError(Exception):
 
 def _learn(
     oracle: ProductLossOracle,
-    start: Pairs | None,
+    start: Pairs | list[Chain] | None,
     width: int | None,
     tolerance: float,
     max_stages: int | None,
@@ -215,52 +232,44 @@ def _learn(
     nothing = tuple((np.zeros((m, 0)), np.zeros((n, 0))) for m, n in oracle.shapes)
     saddle = Saddle(origin, spectra, *oracle.value_and_force(origin), removed=nothing)
     noise = max(_rounding(oracle, saddle), tolerance * max(float(np.linalg.norm(G, 2)) for G in saddle.force))
-    frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, oracle.shapes))
+    growth: InactiveGrowth
+    if oracle.depth > 2:
+        assert start is not None
+        growth = DeepGrowth(oracle, [list(chain) for chain in start], noise, tolerance)
+    else:
+        growth = PairGrowth(oracle, start, most, noise, tolerance)  # type: ignore[arg-type]
     stages: list[LowRankStage] = []
     time, entered, margin = 0.0, (), math.inf
-    paired = symmetric_growth if oracle.symmetric else growth
     while True:
         if oracle.symmetric and oracle.asymmetry(saddle.products) > tolerance:
             raise _AsymmetricForceError(saddle.products)
-        grown = tuple(paired(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
-        stages.append(_stage(saddle, grown, time, entered, margin, oracle.exponent))
+        plateau = growth.plateau(saddle, time)
+        stages.append(_stage(saddle, plateau, time, entered, margin, oracle))
         if len(stages) > 1:
             ranks = stages[-1].ranks
             report_stage(report, stages, max_stages, active=f"ranks {ranks}", share=sum(ranks) / sum(most))
-        arrivals = _Arrivals(grown, stages[-1].ranks, most, noise, oracle.decay, time, tolerance)
-        end, status, message = time + arrivals.duration, None, ""
+        end, departure = time + plateau.duration, plateau.departure
         shown = math.ldexp(end, -oracle.exponent)
-        departure = arrivals.departure(grown, oracle, start if len(stages) == 1 else None)
         if not math.isfinite(end):
             status, message = (
                 AlgorithmStatus.CONVERGED,
-                "No direction outside the active ones has a force, or all are active.",
+                plateau.why or "No direction outside the active ones has a force, or all are active.",
             )
         elif departure is None:
-            why = _TIED if start is None or len(stages) > 1 else _LACKING
-            status, message = AlgorithmStatus.TIE, f"At T = {shown:.6g} {len(arrivals.tied)} {why}"
+            status, message = AlgorithmStatus.TIE, f"At T = {shown:.6g} {plateau.why}"
         elif max_stages is not None and len(stages) > max_stages:
             status, message = (
                 AlgorithmStatus.MAX_STAGES,
                 f"Stopped after max_stages={max_stages} transitions.",
             )
-        if status is None:
-            assert departure is not None  # a tie otherwise
-            found = follow_to_saddle(oracle, saddle.spectra, departure)
-            if isinstance(found, Saddle):
-                rises = [left.shape[1] for left, _ in departure.columns]
-                frames = tuple(
-                    _inactive_frame(
-                        of.after(arrivals.duration), rises[p], saddle.spectra[p], found, p, 1 + oracle.decay * end
-                    )
-                    for p, of in enumerate(grown)
-                )
-                entered = tuple(p for p, rise in enumerate(rises) for _ in range(rise))
-                saddle, time, margin = found, end, arrivals.margin
-                continue
-            status = AlgorithmStatus(found.status)
-            message = f"At T = {shown:.6g}: {found.reason}"
-        return LowRankLearning(stages=tuple(stages), end=shown, status=status, message=message)
+        elif isinstance(found := follow_to_saddle(oracle, saddle.spectra, departure, plateau.outside), Saddle):
+            growth.settle(plateau, saddle, found, end)
+            entered = tuple(p for p, (left, _) in enumerate(departure.columns) for _ in range(left.shape[1]))
+            saddle, time, margin = found, end, plateau.margin
+            continue
+        else:
+            status, message = AlgorithmStatus(found.status), f"At T = {shown:.6g}: {found.reason}"
+        return LowRankLearning(stages=tuple(stages), end=shown, status=status, message=message, depth=oracle.depth)
 
 
 def _rounding(oracle: ProductLossOracle, origin: Saddle) -> float:
@@ -272,69 +281,11 @@ def _rounding(oracle: ProductLossOracle, origin: Saddle) -> float:
     return rounding_of_slope(origin.loss, float(np.sum(along[first] * oracle.hvp(origin.products, along)[first])))
 
 
-class _Arrivals:
-    """Directions that become active first.
-
-    Attributes:
-        duration: time until then; infinite if none does.
-        tied: their products, and their indices among the plateau's singular pairs: more than one if times agree.
-        margin: delay of the next one.
-    """
-
-    def __init__(
-        self,
-        grown: Sequence[Growth],
-        ranks: tuple[int, ...],
-        most: tuple[int, ...],
-        noise: float,
-        decay: float,
-        since: float,
-        tolerance: float,
-    ) -> None:
-        waits = [
-            (float(wait), p, j)
-            for p, of in enumerate(grown)
-            for j, wait in enumerate(of.arrivals(noise, decay, 1 + decay * since))
-            if ranks[p] < most[p] and math.isfinite(wait)
-        ]
-        waits.sort()
-        self.duration = waits[0][0] if waits else math.inf
-        doubt = tolerance * (since + self.duration)
-        self.tied = [(p, j) for wait, p, j in waits if wait - self.duration <= doubt]
-        later = waits[len(self.tied) :]
-        self.margin = later[0][0] - self.duration if later else math.inf
-
-    def departure(
-        self, grown: Sequence[Growth], oracle: ProductLossOracle, start: Pairs | None
-    ) -> LowRankDeparture | None:
-        """Return what becomes active; None for a tie that the weights at the origin do not decide.
-
-        Tied directions of one product grow as (p_j, q_j) a_j, where a_j is what the initial weights have along them:
-        the product gains sum_jk p_j (a_j . a_k) q_k^T.
-        """
-        columns = []
-        for p, ((m, n), of) in enumerate(zip(oracle.shapes, grown, strict=True)):
-            among = [j for product, j in self.tied if product == p]
-            left, right = of.U[:m, among], of.V[:n, among]
-            if len(self.tied) > 1:
-                if start is None:
-                    return None
-                overlaps = left.T @ start[p][0] + right.T @ start[p][1]
-                turned, sizes, _ = np.linalg.svd(overlaps, full_matrices=False)
-                left, right = left @ (turned * sizes), right @ (turned * sizes)
-            columns.append((left, right))
-        largest = max((float(np.linalg.norm(left, 2)) for left, _ in columns if left.size), default=0.0)
-        sizes = [np.linalg.norm(left, axis=0) for left, _ in columns]
-        if any(np.any(each <= _ABSENT * largest) for each in sizes):
-            return None
-        rate = max((float(grown[p].rate[j]) for p, j in self.tied), default=0.0) - oracle.decay
-        return LowRankDeparture(tuple((left / largest, right / largest) for left, right in columns), rate)
-
-
 def _stage(
-    saddle: Saddle, grown: Sequence[Growth], time: float, entered: tuple[int, ...], margin: float, exponent: int
+    saddle: Saddle, plateau: Plateau, time: float, entered: tuple[int, ...], margin: float, oracle: ProductLossOracle
 ) -> LowRankStage:
     """Return a stage of the loss itself, from what was found for the loss divided by 2^exponent."""
+    exponent = oracle.exponent
     return LowRankStage(
         time=math.ldexp(time, -exponent),
         entered=entered,
@@ -342,46 +293,13 @@ def _stage(
         products=saddle.products,
         singular_values=tuple(s for _, s, _ in saddle.spectra),
         loss=math.ldexp(saddle.loss, exponent),
-        rates=tuple(np.ldexp(of.rate, exponent) for of in grown),
-        exponents=tuple(of.start for of in grown),
+        rates=tuple(np.ldexp(rate, exponent) for rate in plateau.rates),
+        exponents=plateau.exponents,
         margin=math.ldexp(margin, -exponent),
     )
 
 
-def _inactive_frame(
-    frame: Frame,
-    entered: int,
-    before: tuple[np.ndarray, np.ndarray, np.ndarray],
-    found: Saddle,
-    product: int,
-    level: float,
-) -> Frame:
-    """Return the frame outside the new active directions: removed ones, with xi = level, and the old inactive ones.
-
-    Active and inactive directions turn together, so that the orientation of all of them is preserved.
-    """
-    d = len(frame.U)
-    (U0, _, V0t), (U1, _, V1t), (Uf, Vf) = before, found.spectra[product], found.removed[product]
-
-    def filled(columns: np.ndarray) -> np.ndarray:
-        return np.pad(columns, ((0, d - len(columns)), (0, 0)))
-
-    def outside(active: np.ndarray, removed: np.ndarray, old: np.ndarray) -> np.ndarray:
-        candidates = np.concatenate([filled(removed), old[:, entered:]], axis=1)
-        Q, R = np.linalg.qr(candidates - filled(active) @ (filled(active).T @ candidates))
-        return Q * np.where(np.diag(R) < 0, -1.0, 1.0)
-
-    def orientation(active: tuple[np.ndarray, np.ndarray], inactive: tuple[np.ndarray, np.ndarray]) -> float:
-        whole = (np.concatenate([filled(one), other], axis=1) for one, other in zip(active, inactive, strict=True))
-        return float(np.prod([np.sign(np.linalg.det(directions)) for directions in whole]))
-
-    U, V = outside(U1, Uf, frame.U), outside(V1t.T, Vf, frame.V)
-    if U.size and orientation((U1, V1t.T), (U, V)) != orientation((U0, V0t.T), (frame.U, frame.V)):
-        V[:, -1] *= -1
-    return Frame(U, V, np.concatenate([np.full(Uf.shape[1], level), frame.xi[entered:]]))
-
-
-def _initial_weights(weights: Sequence[tuple[ArrayLike, ArrayLike]], oracle: ProductLossOracle) -> Pairs:
+def _initial_weights(weights: Sequence[Sequence[ArrayLike]], oracle: ProductLossOracle) -> Pairs:
     """Return the initial weights of all products.
 
     Raises:
@@ -423,8 +341,3 @@ def _stay_symmetric(start: Pairs, oracle: ProductLossOracle) -> bool:
         except NonFiniteLossError:
             size /= 10
     return False
-
-
-def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:
-    m, n = G.shape
-    return np.pad(G, ((0, max(m, n) - m), (0, max(m, n) - n)))

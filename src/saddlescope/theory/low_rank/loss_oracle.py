@@ -39,12 +39,14 @@ class ProductLossOracle:
     Attributes:
         exponent: chosen so that the largest entry of G at 0 is about 1; 0 where G is 0 there.
         decay: lambda divided by 2^exponent.
+        depth: number of factors of each product.
 
     Args:
         loss: L(B), a JAX function of a tuple of matrices of the given shapes, or an `AbstractLoss` of one.
         shapes: (m, n) of each product.
         symmetric: True for products of symmetric factors: G is then its symmetric part.
         weight_decay: lambda, of the factors.
+        depth: number of factors of each product.
 
     Raises:
         InputError: invalid shapes, a loss that cannot be called on such a tuple, does not
@@ -58,9 +60,10 @@ class ProductLossOracle:
         *,
         symmetric: bool = False,
         weight_decay: float = 0.0,
+        depth: int = 2,
     ) -> None:
         self.loss, self.shapes = as_loss(loss), tuple((int(m), int(n)) for m, n in shapes)
-        self.symmetric = symmetric
+        self.symmetric, self.depth = symmetric, depth
         if not self.shapes or min(map(min, self.shapes)) < 1:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")
         if symmetric and any(m != n for m, n in self.shapes):

@@ -1,17 +1,19 @@
 """Transition of gradient flow of low-rank factors once one more direction is active: equation 13 with matrices.
 
-    L, R     factors of one product, (m, r) and (n, r), balanced: L^T L = R^T R
+    W_l      factors of one product B = W_L ... W_1, balanced: W_(l+1)^T W_(l+1) = W_l W_l^T; R = W_1^T for L = 2
     theta    all factors, flat; theta' = -dL/dtheta - lambda theta, that is L' = G R - lambda L, R' = G^T L - lambda R
 
 Balanced factors stay balanced and preserve their rank, so the flow from the saddle plus a vanishing new pair stays on
-the products of that rank. An explicit solver follows it, and after 500 steps an implicit one: the problem is as stiff
-as the ratio of the largest to the smallest active singular value. Newton's method with conjugate gradients computes the
-end to rounding.
+the products of that rank. Active directions turn on it, and for L > 2 the small weights outside them turn with them, as
+little as they can (parallel transport), since active and small parts of neighbouring layers balance at all times. An
+explicit solver follows the flow, and after 500 steps an implicit one: the problem is as stiff as the ratio of the
+largest to the smallest active singular value. Newton's method with conjugate gradients computes the end to rounding.
 """
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import numpy as np
 from jaxtyping import Float
@@ -36,11 +38,14 @@ _STIFF = 500  # steps after which the implicit solver takes over,
 _DENSE = 2000  # where it has at most so many weights, since its Jacobian is dense
 _FEW = 200  # weights up to which the Hessian is computed column by column
 _SHORTEST = 1e-10  # step, in units of 1 / rate, next to where the loss is not finite
+_TURNS = 4  # parts of a step in which what is not active is turned
 _LARGEST = 1e100  # size of what a loss that does not change its gradient lets grow
 
 
 Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
 """U, s, V^T of each product, active directions only."""
+Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""Columns on the left, with m rows, and on the right, with n, of each product."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +58,15 @@ class Saddle:
         loss: L(B), with the penalty of weight decay.
         force: G(B).
         removed: for each product, the pairs (U, V) of active directions that left, shapes (m, f) and (n, f).
+        outside: for each product, orthonormal bases of what is not active, as they have turned; empty for two factors.
     """
 
     products: Matrices
     spectra: Spectra
     loss: float
     force: Matrices
-    removed: tuple[tuple[np.ndarray, np.ndarray], ...]
+    removed: Pairs
+    outside: Pairs = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +79,7 @@ class LowRankDeparture:
         rate: their rate, u^T G v - lambda > 0.
     """
 
-    columns: tuple[tuple[np.ndarray, np.ndarray], ...]
+    columns: Pairs
     rate: float
 
     @property
@@ -87,42 +94,62 @@ class _Factors:
 
     def __init__(self, oracle: ProductLossOracle, ranks: tuple[int, ...]) -> None:
         self.oracle, self.ranks = oracle, ranks
-        self.sizes = [(m, n, r) for (m, n), r in zip(oracle.shapes, ranks, strict=True)]
-        self._at: np.ndarray | None = None
+        self._shapes = [
+            [*([] if oracle.symmetric else [(r, n)]), *[(r, r)] * (oracle.depth - 2), (m, r)]
+            for (m, n), r in zip(oracle.shapes, ranks, strict=True)
+        ]
 
-    def split(self, theta: Float[np.ndarray, "t"]) -> list[tuple[np.ndarray, np.ndarray]]:
-        pairs, start = [], 0
-        for m, n, r in self.sizes:
-            middle, stop = start + m * r, start + (m + n) * r
-            left = theta[start:middle].reshape(m, r)
-            pairs.append((left, left if self.oracle.symmetric else theta[middle:stop].reshape(n, r)))
-            start = middle if self.oracle.symmetric else stop
-        return pairs
+    def split(self, theta: Float[np.ndarray, "t"]) -> list[list[np.ndarray]]:
+        """Return W_1, ..., W_L of each product."""
+        chains, start = [], 0
+        for shapes in self._shapes:
+            chain = []
+            for shape in shapes:
+                chain.append(theta[start : start + math.prod(shape)].reshape(shape))
+                start += math.prod(shape)
+            chains.append([chain[0].T, *chain] if self.oracle.symmetric else chain)
+        return chains
 
-    def flat(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Float[np.ndarray, "t"]:
+    def flat(self, chains: Iterable[list[np.ndarray]]) -> Float[np.ndarray, "t"]:
         """Return the vector of these factors."""
-        stored = [pair[:1] if self.oracle.symmetric else pair for pair in pairs]
-        return np.concatenate([np.ravel(factor) for pair in stored for factor in pair])
+        stored = [chain[-1:] if self.oracle.symmetric else chain for chain in chains]
+        return np.concatenate([np.ravel(factor) for chain in stored for factor in chain])
+
+    def balanced(self, spectra: Spectra, new: Pairs | None = None, size: float = 0.0) -> Float[np.ndarray, "t"]:
+        """Return balanced factors of products, with new columns of this size in each factor."""
+        chains, depth = [], self.oracle.depth
+        for p, (U, s, Vt) in enumerate(spectra):
+            left, right = (U[:, :0], Vt[:0].T) if new is None else new[p]
+            root = s ** (1 / depth)
+            within = np.diag(np.append(root, np.full(left.shape[1], size)))
+            first, last = np.vstack([root[:, None] * Vt, size * right.T]), np.column_stack([U * root, size * left])
+            chains.append([first, *[within] * (depth - 2), last])
+        return self.flat(chains)
 
     def products(self, theta: Float[np.ndarray, "t"]) -> Matrices:
-        return tuple(L @ R.T for L, R in self.split(theta))
+        return tuple(_product(chain[::-1]) for chain in self.split(theta))
 
     def velocity(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
         force = self.oracle.value_and_force(self.products(theta))[1]
-        pushed = self.flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
-        return pushed - self.oracle.decay * theta
+        pushed = ([_product(each) for each in chain_slopes(*one)] for one in zip(force, self.split(theta), strict=True))
+        return self.flat(pushed) - self.oracle.decay * theta
 
     def linearised(self, theta: Float[np.ndarray, "t"], force: Matrices, change: Float[np.ndarray, "t"]) -> np.ndarray:
         """Return -d velocity[change]: the Hessian of the loss of the factors, times a vector."""
-        pairs, moves = self.split(theta), self.split(change)
-        moved = tuple(dL @ R.T + L @ dR.T for (L, R), (dL, dR) in zip(pairs, moves, strict=True))
+        chains, moves = self.split(theta), self.split(change)
+        moved = tuple(_change(chain[::-1], move[::-1]) for chain, move in zip(chains, moves, strict=True))
         answer = self.oracle.hvp(self.products(theta), moved)
-        return self.oracle.decay * change - self.flat(
-            [
-                (G @ dR + dG @ R, G.T @ dL + dG.T @ L)
-                for G, dG, (L, R), (dL, dR) in zip(force, answer, pairs, moves, strict=True)
-            ]
+        pushed = (
+            [_change(*each) for each in zip(chain_slopes(G, chain), chain_slopes(dG, move), strict=True)]
+            for G, dG, chain, move in zip(force, answer, chains, moves, strict=True)
         )
+        return self.oracle.decay * change - self.flat(pushed)
+
+    def terms(self, theta: Float[np.ndarray, "t"], force: Matrices) -> float:
+        """Return a size of the terms that cancel in the velocity at a saddle."""
+        along = np.linalg.norm(self.linearised(theta, force, theta))
+        largest = float(np.linalg.norm(theta))
+        return float(max(map(np.linalg.norm, force)) * max(largest, 1e-300) ** (self.oracle.depth - 1) + along)
 
     def curvatures(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "e"]:
         """Return eigenvalues of the Hessian of the loss of the factors, ascending: all, or of many the outermost."""
@@ -135,6 +162,22 @@ class _Factors:
         times = _Hessian(self, theta)
         H = np.array([times.matvec(d) for d in np.eye(theta.size)])
         return (H + H.T) / 2
+
+
+def _product(matrices: list[np.ndarray]) -> np.ndarray:
+    return reduce(np.matmul, matrices)
+
+
+def _change(matrices: list[np.ndarray], moves: list[np.ndarray]) -> np.ndarray:
+    """Return the derivative of a product in a direction."""
+    terms = ([*matrices[:k], moves[k], *matrices[k + 1 :]] for k in range(len(matrices)))
+    return reduce(np.add, map(_product, terms))
+
+
+def chain_slopes(G: Float[np.ndarray, "m n"], chain: list[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return the matrices whose product is the velocity of W_l, for each: W_(l+1)^T ... W_L^T G W_1^T ... W_(l-1)^T."""
+    turned = [W.T for W in chain]
+    return [[*turned[j + 1 :], G, *turned[:j]] for j in range(len(chain))]
 
 
 class _Hessian(LinearOperator):
@@ -150,7 +193,7 @@ class _Hessian(LinearOperator):
 
 
 def follow_to_saddle(
-    oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture
+    oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture, outside: Pairs = ()
 ) -> Saddle | TransitionFailure:
     """Return the end of the path that leaves a saddle along new pairs of directions.
 
@@ -158,35 +201,39 @@ def follow_to_saddle(
         oracle: the loss.
         spectra: the saddle: U, s, V^T of each product, active directions only.
         departure: what becomes active.
+        outside: orthonormal bases of what is not, to be turned with the active directions; none for two factors.
     """
     try:
-        return _follow(oracle, spectra, departure)
+        return _follow(oracle, spectra, departure, outside)
     except NonFiniteLossError:
         return _not_finite(departure)
 
 
-def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture) -> Saddle | TransitionFailure:
-    pairs, rate = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra], departure.rate
-    bend = _bend(oracle, tuple(L @ R.T for L, R in pairs), departure)
+def _follow(
+    oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture, outside: Pairs
+) -> Saddle | TransitionFailure:
+    rate, root = departure.rate, 1 / oracle.depth
+    slow = _POLICY.slow ** (2 if outside else 1)  # what turns is followed further
+    bend = _bend(oracle, tuple((U * s) @ Vt for U, s, Vt in spectra), departure)
     scale = max((float(s[0]) for _, s, _ in spectra if s.size), default=bend)
-    seed, most = _POLICY.seed * min(bend, scale), _POLICY.largest * math.sqrt(max(bend, scale))
-    pairs = [
-        (np.column_stack([L, np.sqrt(seed) * left]), np.column_stack([R, np.sqrt(seed) * right]))
-        for (L, R), (left, right) in zip(pairs, departure.columns, strict=True)
-    ]
-    factors = _Factors(oracle, tuple(L.shape[1] for L, _ in pairs))
-    outside = False
+    seed, most = (_POLICY.seed * min(bend, scale)) ** root, _POLICY.largest * max(bend, scale) ** root
+    factors = _Factors(
+        oracle, tuple(len(s) + left.shape[1] for (_, s, _), (left, _) in zip(spectra, departure.columns, strict=True))
+    )
+    undefined = False
 
     def slope(_: float, theta: np.ndarray) -> np.ndarray:
-        nonlocal outside
+        nonlocal undefined
         try:
             return factors.velocity(theta)
         except NonFiniteLossError:
-            outside = True
+            undefined = True
             return np.full_like(theta, np.nan)  # makes the solver take a smaller step
 
-    tolerances = {"rtol": _POLICY.tolerance, "atol": _POLICY.tolerance * np.sqrt(seed)}
-    solver = RK45(slope, 0.0, factors.flat(pairs), np.inf, first_step=0.1 / rate, **tolerances)
+    tolerances = {"rtol": _POLICY.tolerance, "atol": _POLICY.tolerance * seed}
+    solver = RK45(
+        slope, 0.0, factors.balanced(spectra, departure.columns, seed), np.inf, first_step=0.1 / rate, **tolerances
+    )
     fastest, wait, since, passage = 0.0, 0, 0, SaddlePassage(0.0)
     peak, sizes = [s for _, s, _ in _spectra(factors, solver.y)], []
     for step in range(_POLICY.steps):
@@ -194,43 +241,50 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
             since = wait = step
             jacobian = partial(_negative_hessian, factors)
             solver = Radau(slope, solver.t, solver.y, np.inf, jac=jacobian, **tolerances)
-        outside = False
+        undefined = False
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
             solver.step()
         largest = float(np.max(np.abs(solver.y)))
-        if solver.status == "failed" or largest > most or (outside and solver.h_abs * rate < _SHORTEST):
+        if solver.status == "failed" or largest > most or (undefined and solver.h_abs * rate < _SHORTEST):
             unbounded = largest > most or falls_ahead(
                 lambda far, theta=solver.y: oracle.value_and_force(factors.products(far * theta))[0]
             )
-            return _no_minimum(departure, NoMinimum.UNBOUNDED) if unbounded or not outside else _not_finite(departure)
+            return _no_minimum(departure, NoMinimum.UNBOUNDED) if unbounded or not undefined else _not_finite(departure)
         if solver.t * rate > _POLICY.horizon:
             break
+        if outside:
+            path = solver.dense_output()
+            for share in np.arange(1, _TURNS + 1) / _TURNS:
+                outside = turned(outside, _spectra(factors, path(solver.t - (1 - share) * solver.step_size)))
         fastest = max(fastest, float(np.linalg.norm(solver.f)))
-        if step % _POLICY.look and float(np.linalg.norm(solver.f)) > _POLICY.slow * fastest:
+        if step % _POLICY.look and float(np.linalg.norm(solver.f)) > slow * fastest:
             continue  # a few steps pass a saddle
         spectra = _spectra(factors, solver.y)
         sizes.append((math.log(solver.t), sum(float(np.sum(s)) for _, s, _ in spectra)))
         peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
         kept, start, removed = _without_vanishing(factors, spectra, peak)
         speed = float(np.linalg.norm(kept.velocity(start)))
-        if step >= wait and (not start.size or speed <= _POLICY.slow * fastest):
+        if step >= wait and (not start.size or speed <= slow * fastest):
             share, saddle = _rounding(kept, start), _saddle_near(kept, start, removed)
             if share > ROUGH:
                 return _no_minimum(departure, NoMinimum.ROUNDED.format(share))
             if saddle is not None and passage.missed(_POLICY.tolerance):
-                return saddle
+                if outside and any(U.shape[1] for U, _ in removed):
+                    return TransitionFailure(
+                        f"The transition that {departure.named} makes an active direction leave, which is predicted "
+                        "for two factors only. Simulate with flow.gradient_flow."
+                    )
+                return replace(saddle, outside=turned(outside, saddle.spectra)) if outside else saddle
             wait = step + (step - since) // 4  # a few tests for every doubling of the path
         norm = float(np.linalg.norm(start))
         # Where a minimiser is at infinity, factors go on moving by as much in every e-fold of time: no saddle is near.
-        if (speed <= _POLICY.slow * fastest and speed * solver.t <= _POLICY.leaving * norm) or math.isfinite(
-            passage.here
-        ):
+        if (speed <= slow * fastest and speed * solver.t <= _POLICY.leaving * norm) or math.isfinite(passage.here):
             passage.note(solver.t, norm, speed, kept.curvatures(start))
         if passage.symmetric or not passage.missed(_POLICY.tolerance):
             return TransitionFailure(
                 f"The transition that {departure.named} comes so close to a saddle of its rank that rounding "
                 "decides how it goes on, as by a symmetry of the loss. Break it, or simulate with "
-                "flow.factored_flow.",
+                f"flow.{'gradient_flow' if outside else 'factored_flow'}.",
                 status="saddle",
             )
     if float(np.linalg.norm(solver.f)) > 0.5 * fastest:
@@ -255,9 +309,8 @@ def _not_finite(departure: LowRankDeparture) -> TransitionFailure:
 def _rounding(factors: _Factors, theta: Float[np.ndarray, "t"]) -> float:
     force = factors.oracle.value_and_force(factors.products(theta))[1]
     along = -factors.linearised(theta, force, theta)
-    terms = max(map(np.linalg.norm, force)) * np.linalg.norm(theta) + np.linalg.norm(along)
     try:
-        return rounding_share(factors.velocity, theta, along, float(terms)) if theta.size else 0.0
+        return rounding_share(factors.velocity, theta, along, factors.terms(theta, force)) if theta.size else 0.0
     except NonFiniteLossError:  # a pole is near
         return 0.0
 
@@ -301,14 +354,13 @@ def _bend(oracle: ProductLossOracle, products: Matrices, departure: LowRankDepar
 def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
     """Solve for a nearby minimum by Newton's method; return None if it is too far, or the Hessian not convex.
 
-    Rotating the columns of L and R alike changes nothing, so the Hessian has null directions; conjugate gradients never
-    enter them.
+    Rotating the inner sides of factors alike changes nothing, so the Hessian has null directions, which conjugate
+    gradients never enter.
     """
 
     def linearised(theta: Float[np.ndarray, "t"]) -> Linearised[None]:
         force = factors.oracle.value_and_force(factors.products(theta))[1]
-        velocity, norm = factors.velocity(theta), max(float(np.linalg.norm(theta)), 1e-300)
-        terms = max(map(np.linalg.norm, force)) * norm + np.linalg.norm(factors.linearised(theta, force, theta))
+        velocity, terms = factors.velocity(theta), factors.terms(theta, force)
         step = partial(_conjugate_gradients, partial(factors.linearised, theta, force), velocity)
         return Linearised(float(np.linalg.norm(velocity) / terms), step, None)
 
@@ -340,22 +392,20 @@ def _conjugate_gradients(apply, b: Float[np.ndarray, "t"]) -> Float[np.ndarray, 
 
 def _without_vanishing(
     factors: _Factors, spectra: Spectra, peak: list[np.ndarray]
-) -> tuple[_Factors, Float[np.ndarray, "t"], tuple[tuple[np.ndarray, np.ndarray], ...]]:
+) -> tuple[_Factors, Float[np.ndarray, "t"], Pairs]:
     """Return the factors without the directions that tend to zero, and those directions."""
     force = factors.oracle.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
-    pairs, removed, decay = [], [], factors.oracle.decay
+    left, removed, decay = [], [], factors.oracle.decay
     for (U, s, Vt), highest, G in zip(spectra, peak, force, strict=True):
         falling = (s <= _POLICY.leaving * highest) & (np.sum(U * (G @ Vt.T), axis=0) < decay)
         keep = len(s) - int(np.sum(np.logical_and.accumulate(falling[::-1])))
-        pairs.append(((U * np.sqrt(s))[:, :keep], (Vt.T * np.sqrt(s))[:, :keep]))
+        left.append((U[:, :keep], s[:keep], Vt[:keep]))
         removed.append((U[:, keep:], Vt[keep:].T))
-    kept = _Factors(factors.oracle, tuple(L.shape[1] for L, _ in pairs))
-    return kept, kept.flat(pairs), tuple(removed)
+    kept = _Factors(factors.oracle, tuple(len(s) for _, s, _ in left))
+    return kept, kept.balanced(tuple(left)), tuple(removed)
 
 
-def _saddle_near(
-    factors: _Factors, start: Float[np.ndarray, "t"], removed: tuple[tuple[np.ndarray, np.ndarray], ...]
-) -> Saddle | None:
+def _saddle_near(factors: _Factors, start: Float[np.ndarray, "t"], removed: Pairs) -> Saddle | None:
     """Return the nearby saddle; None if none is found, or if G does not push removed directions to zero there."""
     try:
         end = _newton_polish(factors, start) if start.size else start
@@ -383,3 +433,14 @@ def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:
         U, s, Vt = np.linalg.svd(B, full_matrices=False)
         found.append((U[:, :r], s[:r], Vt[:r]))
     return tuple(found)
+
+
+def turned(outside: Pairs, spectra: Spectra) -> Pairs:
+    """Return bases of what is not active, turned as little as the active directions turned."""
+
+    def beside(basis: np.ndarray, active: np.ndarray) -> np.ndarray:
+        Y, _, Zt = np.linalg.svd(basis - active @ (active.T @ basis), full_matrices=False)
+        return Y @ Zt
+
+    ends = zip(outside, spectra, strict=True)
+    return tuple((beside(left, U), beside(right, Vt.T)) for (left, right), (U, _, Vt) in ends)

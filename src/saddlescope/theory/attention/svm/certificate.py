@@ -42,12 +42,12 @@ class SvmCertificate(ReprMixin):
     Attributes:
         norm: the norm that is minimised.
         primal: |W| / min margin, an upper bound; infinite where a margin is not positive beyond rounding.
-        dual: sum(lambda) / |Z(lambda)|_o, a lower bound; rounding of both included.
+        dual: sum(lambda) / |Z(lambda)|_o, in the dual norm: a lower bound. Both bounds allow for rounding.
         unique: True where the optimum is certified to be unique; False means only that it is not certified.
         singular_values: of W at a margin of 1, descending, as many as weights and data allow; of a diagonal, |beta|.
         rank: number of singular values above `rank_threshold`.
         rank_threshold: below it, a singular value may be 0 given the gap: gap * primal / (1 - s), s the first dual
-            singular value that is not 1; for the Frobenius norm primal * sqrt(2 gap); and beyond rounding.
+            singular value that is not 1; for the Frobenius norm primal * sqrt(2 gap); plus rounding.
         largest_rank: number of dual singular values equal to 1: no optimum has a larger rank. For the Frobenius norm,
             whose W is a multiple of Z, the same as `rank`.
     """

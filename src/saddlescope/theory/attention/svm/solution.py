@@ -83,9 +83,9 @@ class MatrixSvm(TableMixin, PlotMixin):
             Frobenius), so that their sum is the dual bound; for the Frobenius norm W = |W|_F sum lambda D z^T.
         margins: u_il = D_il^T W z_i (n, m).
         certificate: the bounds on the optimum.
-        local: None for the global optimum; else K and Q are a local solution under a rank bound. The certificate then
-            has its value as the upper bound and, with the multipliers of the problem without the bound, that problem's
-            optimum as the lower; this gap implies little on rank and uniqueness.
+        local: None for the global optimum; else K and Q are a local solution under a rank bound. The certificate's
+            upper bound is then their value, its lower bound the optimum without a rank bound, by the multipliers of
+            that problem; this gap implies little about rank and uniqueness.
     """
 
     K: Float[np.ndarray, "d r"]
