@@ -103,14 +103,14 @@ def effective_rank(values: Any) -> Float[Any, "..."]:
 
 @validate_arguments
 def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
-    """Return the least k such that the k largest singular values have a fraction of the energy sum(s^2) = |W|_F^2.
+    """Return the least k such that the k largest singular values have `fraction` of the energy sum(s^2) = |W|_F^2.
 
     The rank of the best low-rank approximation with relative squared error at most 1 - fraction (Eckart and Young).
 
     Args:
         values: s, (..., r).
         fraction: greater than 0, at most 1; 0.9 and 0.99 are customary. 1 counts the singular values that are not 0,
-            however small; below 1 the energies are compared to rounding.
+            however small; below 1 the comparison is up to rounding.
 
     Returns:
         (...), integers.

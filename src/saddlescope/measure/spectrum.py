@@ -83,8 +83,8 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
 def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
     """Return the singular values of W - W0, subtracted in float64.
 
-    Data of single or half precision go through squares, as in `product_update_spectrum` and with the same accuracy:
-    about three times faster than an SVD, in memory for one matrix of min(m, n) columns.
+    Data of single or half precision go through a Gram matrix of min(m, n) columns, with the accuracy of
+    `product_update_spectrum`: about three times faster than an SVD, and with memory for that matrix alone.
 
     Args:
         after: W, (..., m, n).

@@ -29,7 +29,7 @@ def lines(
         hue: name of the dimension with one line per value; empty for a single line.
         label: name of each line: a format of its value on `hue`, such as "alpha = 1e{:g}", or a function of it.
         grouped: True if lines of one label share legend entry, colour and switch in all panels of the figure.
-        color: index into the palette of the first line, which the next ones count up; None for neutral or automatic.
+        color: palette index of the first line; the next ones count up; None for neutral or automatic.
         style: as in `Line`.
         width: as in `Line`.
         opacity: as in `Line`.

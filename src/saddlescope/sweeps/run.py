@@ -48,9 +48,9 @@ def sweep(
 ) -> Sweep:
     """Run an entry at every point of a grid, and store the runs and one labelled data set.
 
-    Stored points are skipped, including those of other sweeps in the same folder, and failed points unless `retry`.
-    Completed points survive any crash of the sweep, its workers or its scheduler: call this again to resume. The kind
-    and number of workers changes no result.
+    Points stored by any sweep in the same folder are skipped; so are failed points, unless `retry`. Completed points
+    survive any crash of the sweep, its workers or its scheduler: call this again to resume. The kind and number of
+    workers change no result.
 
     Args:
         entry: the entry to run, or its name.

@@ -28,8 +28,8 @@ class LogDiagonalInit(AbstractProductInit, ReprMixin):
     Attributes:
         log_sum: log |u + v|, shape (p,); -inf where u = -v.
         log_difference: log |u - v|, shape (p,); -inf where u = v.
-        sum_sign: of u + v, +1 or -1, shape (p,); either where it is 0.
-        difference_sign: of u - v, +1 or -1, shape (p,); either where it is 0.
+        sum_sign: of u + v, +1 or -1 (either where u = -v), shape (p,).
+        difference_sign: of u - v, +1 or -1 (either where u = v), shape (p,).
         log_scale: log(alpha), negative: time is in units of log(1/alpha), as for `DiagonalInit`; -1 gives the time t of
             the flow itself.
 
