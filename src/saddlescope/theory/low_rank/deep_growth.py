@@ -104,7 +104,7 @@ class DeepGrowth:
     def __init__(self, oracle: ProductLossOracle, chains: list[Chain], noise: float, tolerance: float) -> None:
         self._oracle, self._chains, self._noise, self._tolerance = oracle, chains, noise, tolerance
         self.outside: Pairs = tuple((np.eye(m), np.eye(n)) for m, n in oracle.shapes)
-        self._norm = max(float(np.linalg.norm(W, 2)) for chain in chains for W in chain) or 1.0
+        self._norms = [max(float(np.linalg.norm(W, 2)) for W in chain) or 1.0 for chain in chains]
         self._forces: Matrices = ()
         self._first: tuple[int, _BlowUp] | None = None
 
@@ -112,7 +112,7 @@ class DeepGrowth:
         """Return how long a plateau that begins at a time lasts, and what ends it."""
         ends = zip(saddle.force, self.outside, strict=True)
         self._forces = tuple(left.T @ G @ right for G, (left, right) in ends)
-        found = [self._blow_up(chain, F) for chain, F in zip(self._chains, self._forces, strict=True)]
+        found = list(map(self._blow_up, self._chains, self._forces, self._norms))
         times = sorted((one.time, p) for p, one in enumerate(found) if one is not None)
         rates = tuple(np.linalg.svd(F, compute_uv=False) for F in self._forces)
         if not times:
@@ -142,12 +142,11 @@ class DeepGrowth:
             self._chains[p] = one.rest if p == first else _advanced(self._chains[p], F, plateau.duration)
         self.outside = found.outside
 
-    def _blow_up(self, chain: Chain, F: Float[np.ndarray, "m n"]) -> _BlowUp | None:
-        """Return the blow-up of a product; None if it does not move."""
+    def _blow_up(self, chain: Chain, F: Float[np.ndarray, "m n"], norm: float) -> _BlowUp | None:
+        """Return the blow-up of a product, from the norm of its weights at the start; None if it does not move."""
         if not all(W.size for W in chain) or (size := float(np.linalg.norm(F, 2))) <= self._noise:
             return None
-        norm, power = self._norm, len(chain) - 2
-        chain = [W / norm for W in chain]
+        chain, power = [W / norm for W in chain], len(chain) - 2
         if float(np.linalg.norm(_velocity(chain, F / size))) <= _POLICY.absent:
             return None
         one = _normed_blow_up(chain, F / size)
