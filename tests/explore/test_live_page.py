@@ -72,11 +72,11 @@ def test_a_slider_moves_the_picture_the_verdict_and_the_address(visit, server):
     assert last_point(page) == 0.995
     assert page.locator("[data-name=level] .exact").input_value() == "0.995"
     assert page.url.endswith("?level=0.995")
-    assert "seen" in page.locator(".verdicts").inner_text()
+    assert "inside" in page.locator(".verdicts").inner_text()
     press(page, "level", "Home")
     wait_shown(page, {"level": "0.005"})
-    assert "not seen" in page.locator(".verdicts").inner_text()
-    assert page.locator(".status .signs").inner_text() == "○ high: not seen"
+    assert "outside" in page.locator(".verdicts").inner_text()
+    assert page.locator(".status .signs").inner_text() == "○ high: outside"
 
 
 def test_a_drag_follows_the_slider_and_ends_in_one_address(visit, server):

@@ -22,6 +22,7 @@ from saddlescope.explore.live_runs import LiveRuns
 from saddlescope.explore.server import Explorer, make_app
 from saddlescope.explore.worker import Folders
 from saddlescope.reproduction import Reproduction
+from saddlescope.reproduction.formatting import position
 from waiting import ended, until
 
 OWN = str(Path(__file__).with_name("own_entries.py"))
@@ -122,8 +123,10 @@ def test_a_run_reports_and_answers(server):
     done = last["done"]
     (figure,) = done["figures"]
     assert figure["panels"][0]["data"][0]["y"][-1] == 0.7
-    meaning = "The curve ends above a half: seen. A stand-in or an extension: the value is inside its bounds."
-    assert done["signs"] == [{"claim": "high", "outcome": "seen", "meaning": meaning, "sign": "✓"}]
+    why = "The bounds were set for the default parameters, and this run has seconds=0.4, level=0.7."
+    meaning = f"The curve ends above a half: inside. {why}"
+    assert done["signs"] == [{"claim": "high", "outcome": "inside", "meaning": meaning, "sign": "✓"}]
+    assert f"Not judged. {why}" in done["claims"]
     assert "&lt;img src=x" in done["claims"]
     assert "<img" not in done["claims"]
     assert done["command"] == f"saddlescope run own/timed --entry {OWN} --set seconds=0.4 --set level=0.7"
@@ -294,7 +297,7 @@ def test_the_copied_program_stores_the_same_run(server, tmp_path, monkeypatch):
     (file,) = tmp_path.glob("results/toys/concepts/*.nc")
     stored = Reproduction.open(file)
     assert (stored.provenance.size, stored.provenance.settings) == ("quick", {"seed": "3"})
-    assert [{"claim": v.claim, "outcome": str(v.outcome)} for v in stored.verdicts] == [
+    assert [{"claim": v.claim, "outcome": position(v.outcome)} for v in stored.verdicts] == [
         {"claim": one["claim"], "outcome": one["outcome"]} for one in answer["signs"]
     ]
 

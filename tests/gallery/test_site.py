@@ -156,11 +156,11 @@ def test_the_index_shows_the_largest_run_of_an_entry_and_all_sweeps(pages, swept
 
 def test_verdicts_of_quick_runs_are_apart(tiny, undrawn, one_run, pages, tmp_path):
     quick, default = pages["tiny/staircase/quick.html"], pages["tiny/staircase/default.html"]
-    for page, smoke in ((quick, True), (default, False)):
+    for page, unjudged in ((quick, True), (default, False)):
         badges = [attributes["class"] for _, attributes in page.elements if "verdict " in attributes.get("class", "")]
         assert badges
-        assert all(("smoke" in badge) == smoke for badge in badges)
-        assert ("This run is not judged." in page.text) == smoke
+        assert all(("unjudged" in badge) == unjudged for badge in badges)
+        assert ("This run is not judged." in page.text) == unjudged == ("outside" in page.text)
     assert "parameters changed" in quick.text
     assert "parameters changed" not in default.text
     build(one_run, tmp_path / "site")

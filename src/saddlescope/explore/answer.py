@@ -15,7 +15,8 @@ from saddlescope.plot import DARK, LIGHT, Figure, draw_plotly, draw_thumbnail
 from saddlescope.plot.film_images import png, sprite
 from saddlescope.plot.series import first_legend
 from saddlescope.reproduction import Entry, Verdict
-from saddlescope.reproduction.formatting import SYMBOLS, tallies
+from saddlescope.reproduction.formatting import SYMBOLS, position, tallies
+from saddlescope.reproduction.runner import why_unjudged
 from saddlescope.store.provenance import command_of
 
 
@@ -38,12 +39,12 @@ def answer(
         settings: those that differ from the size.
         entry_file: your Python file that declares the entry; None for an entry of this package.
     """
-    verdicts = entry.judge(run)
+    verdicts, unjudged = entry.judge(run), why_unjudged(entry, size, settings)
     parts = pages().get_template("claims.html")
     return {
         "figures": [_drawn(figure) for figure in entry.figures(run)],
-        "claims": parts.render(rows=claim_rows(verdicts), tallied=tallies(verdicts), smoke=size == "quick"),
-        "signs": [_sign(verdict) for verdict in papers_first(verdicts)],
+        "claims": parts.render(rows=claim_rows(verdicts), tallied=tallies(verdicts), unjudged=unjudged),
+        "signs": [_sign(verdict, unjudged) for verdict in papers_first(verdicts)],
         "label": " ".join(f"{name}={value}" for name, value in settings.items()) or f"{size} values",
         "command": command_of("run", entry.name, size, settings, ["--entry", entry_file] if entry_file else ()),
         "python": python(entry.name, size, settings, entry_file),
@@ -72,9 +73,10 @@ def thumbnails(figure: Figure) -> dict[str, Any]:
     return drawn | {"legend": [asdict(series) for series in first_legend(figure)]}
 
 
-def _sign(verdict: Verdict) -> dict[str, str]:
-    meaning = f"{verdict.statement}: {verdict.outcome}. {MEANINGS[verdict.outcome]}"
-    words = {"claim": verdict.claim, "outcome": str(verdict.outcome), "meaning": meaning}
+def _sign(verdict: Verdict, unjudged: str) -> dict[str, str]:
+    outcome = position(verdict.outcome) if unjudged else str(verdict.outcome)
+    meaning = f"{verdict.statement}: {outcome}. {unjudged or MEANINGS[verdict.outcome]}"
+    words = {"claim": verdict.claim, "outcome": outcome, "meaning": meaning}
     return words | {"sign": SYMBOLS[verdict.outcome]}
 
 

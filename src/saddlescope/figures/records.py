@@ -54,7 +54,7 @@ class Line(ReprMixin):
         group: curves, bands and marks of one group share one legend entry of this name, one colour, and one switch,
             in all panels.
         color: index into the palette, or None: the next one that no mark of the figure names.
-        style: line style; "steps" holds each value until the next x.
+        style: line style; "steps" holds each value until the next x. A line of a single point becomes "points".
         width: line width in points.
         opacity: from 0 to 1.
         at: for a figure with a film, the step of each point in the film's unit, of the shape of x and rising: on a
@@ -77,6 +77,8 @@ class Line(ReprMixin):
     def __post_init__(self) -> None:
         if self.at is not None and len(self.at) != len(self.x):
             raise InputError(f"at must have one step for each of the {len(self.x)} points; got {len(self.at)}.")
+        if np.sum(np.isfinite(np.asarray(self.x, float) + np.asarray(self.y, float))) == 1:
+            object.__setattr__(self, "style", "points")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -21,7 +21,7 @@ from saddlescope.plot.series import Series, first_legend
 from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction, Verdict
 from saddlescope.reproduction.catalogue import own_file
 from saddlescope.reproduction.data_sets import data_in_words
-from saddlescope.reproduction.formatting import number, tallies, verdict_cells
+from saddlescope.reproduction.formatting import number, position, tallies, verdict_cells
 from saddlescope.reproduction.runner import identity, json_values
 from saddlescope.store.provenance import command_of
 from saddlescope.sweeps import Sweep
@@ -277,7 +277,7 @@ def environment() -> Environment:
     )
     pages.globals |= {"outcomes": tuple(Outcome), "kinds": tuple(Kind), "meanings": MEANINGS}
     pages.globals |= {"version": __version__, "palette": len(LIGHT.palette)}
-    pages.filters |= {"cell": _cell, "formula": _formula, "linked": _linked, "tally": _tally}
+    pages.filters |= {"cell": _cell, "formula": _formula, "linked": _linked, "position": position, "tally": _tally}
     return pages
 
 

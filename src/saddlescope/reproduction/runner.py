@@ -31,6 +31,22 @@ from saddlescope.reproduction.parameters import Parameter
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 
+def why_unjudged(entry: entries.Entry, size: str, settings: Mapping[str, object]) -> str:
+    """Return why a run's verdicts count for nothing, in a sentence; empty if they count."""
+    if entry.name in toy_names():
+        return "The bounds of a toy only guide the eye."
+    if size == "quick":
+        return "A quick run is a smoke test; the default size judges the claims."
+    try:
+        changed = entry.changed(size, settings)
+    except InputError:  # a parameter of another version
+        changed = dict(settings)
+    if not changed:
+        return ""
+    words = ", ".join(f"{name}={text}" for name, text in changed.items())
+    return f"The bounds were set for the {size} parameters, and this run has {words}."
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reproduction(ReprMixin):
     """One stored run of an entry.
@@ -81,18 +97,7 @@ class Reproduction(ReprMixin):
     @property
     def unjudged(self) -> str:
         """Reason why the verdicts of this run count for nothing, in a sentence; empty if they count."""
-        if self.entry.name in toy_names():
-            return "The bounds of a toy only guide the eye."
-        if self.provenance.size == "quick":
-            return "A quick run is a smoke test; the default size judges the claims."
-        try:
-            changed = self.entry.changed(self.provenance.size, self.provenance.settings)
-        except InputError:  # a parameter of another version
-            changed = dict(self.provenance.settings)
-        if not changed:
-            return ""
-        words = ", ".join(f"{name}={text}" for name, text in changed.items())
-        return f"The bounds were set for the {self.provenance.size} parameters, and this run has {words}."
+        return why_unjudged(self.entry, self.provenance.size, self.provenance.settings)
 
     @property
     def scaling(self) -> str:

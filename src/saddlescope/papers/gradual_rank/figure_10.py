@@ -160,7 +160,7 @@ def figures(run: xr.Dataset) -> Figures:
             "β": (beta_of(later.noisy), beta_of(later.weights)),
             "weight u": (later.noisy.sel(factor="u"), later.weights.sel(factor="u")),
         }
-        x = Axis("time t since the noise", "epochs at learning rate 1", scale="log")
+        x = Axis("t since the noise", "epochs at rate 1", scale="log")
         for name, (noisy, without) in curves.items():
             marks = noisy_training.paired_lines(later.since.values, noisy.values.T, without.values.T)
             title = f"{name}, noise at {float(here.moment_time):.1f}"

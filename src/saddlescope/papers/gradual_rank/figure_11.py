@@ -154,7 +154,7 @@ def figures(run: xr.Dataset) -> Figures:
         widths = [2.2 if i == entering else 1.1 for i in moving]
         marks = noisy_training.paired_lines(one.since.values, noisy, without, widths)
         title = f"{coordinate_name(run, entering)} enters: stage {int(one.begins)}"
-        x = Axis("time t since the noise", "epochs at learning rate 1")
+        x = Axis("t since the noise", "epochs at rate 1")
         return Panel(title=title, x=x, y=Axis("entry of β"), marks=marks)
 
     yield Figure(
