@@ -114,7 +114,7 @@ def _exponents(values: xr.DataArray, of: xr.DataArray) -> xr.DataArray:
 
 def tolerance_is_small(run: xr.Dataset) -> bool:
     """The flows are followed at a relative tolerance of at most 1e-9"""
-    return run.attrs["tolerance"] <= 1e-9
+    return bool(run.attrs["tolerance"] <= 1e-9)
 
 
 claims = Claims(
