@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 import numpy as np
 from jaxtyping import Float, PyTree
+from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
@@ -191,19 +192,19 @@ class Trajectory(ReprMixin, PlotMixin):
         coords = {"time": ("time", self.times, {"units": self.time_unit}), "entry": np.arange(self.values.shape[1])}
         return xr.Dataset(data, coords, {"status": str(self.status)})
 
-    def __call__(self, times: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+    def __call__(self, times: ArrayLike) -> Float[np.ndarray, "m p"]:
         """Return beta, or the flat parameters, at any times of the run."""
         return self.coordinates.point(self._states(times))
 
-    def parameters(self, times: Float[np.ndarray, "m"]) -> PyTree:
+    def parameters(self, times: ArrayLike) -> PyTree:
         """Return the weights (u, v), or the pytree of parameters, at any times of the run; time is the first axis."""
         return self.coordinates.parameters(self._states(times))
 
-    def log_abs(self, times: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+    def log_abs(self, times: ArrayLike) -> Float[np.ndarray, "m p"]:
         """Return the natural logarithm of |beta|, or of the parameters, also where float64 underflows."""
         return self.coordinates.log_abs(self._states(times))
 
-    def _states(self, times: np.ndarray) -> np.ndarray:
+    def _states(self, times: ArrayLike) -> np.ndarray:
         times = np.asarray(times, float)
         if times.ndim != 1 or not np.all((times >= 0) & (times <= self.times[-1])):
             raise InputError(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -185,12 +186,12 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
         """Singular values at the recorded times; 0 where they underflow."""
         return np.exp(self.log_singular_values)
 
-    def __call__(self, times: Float[np.ndarray, "m"]) -> tuple[Float[np.ndarray, "m rows columns"], ...]:
+    def __call__(self, times: ArrayLike) -> tuple[Float[np.ndarray, "m rows columns"], ...]:
         """Return the products at any times of the run."""
         return tuple(left @ np.swapaxes(right, -1, -2) for left, right in self.factors(times))
 
     def factors(
-        self, times: Float[np.ndarray, "m"]
+        self, times: ArrayLike
     ) -> tuple[tuple[Float[np.ndarray, "m rows h"], Float[np.ndarray, "m columns h"]], ...]:
         """Return the factors, which include alpha, at any times of the run; entries that underflow are 0."""
         states = [self.path(float(time)) for time in self._checked(times)]
@@ -230,7 +231,7 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
             found[p, i] = root_along(height, float(ends[after - 1]), float(ends[after]))
         return found
 
-    def _checked(self, times: np.ndarray) -> np.ndarray:
+    def _checked(self, times: ArrayLike) -> np.ndarray:
         times = np.asarray(times, float)
         if times.ndim != 1 or not np.all((times >= 0) & (times <= self.times[-1])):
             raise InputError(f"times must be a vector of times between 0 and {self.times[-1]!r}; got {times!r}.")
