@@ -350,6 +350,7 @@ def _mark(mark: Mark, index: int | None) -> dict[str, Any]:
         shape["label"] = {
             "text": _shown(mark.label),
             "textposition": "end",
+            "xanchor": "right",  # Plotly's own choice leaves half of a vertical text outside
             "font": {"size": 11, "color": LIGHT.color(index)},
         }
     return shape
