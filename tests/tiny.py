@@ -118,6 +118,7 @@ def traces(run: xr.Dataset) -> list[Figure]:
                             for s in run.scale.values
                         ),
                         Mark(at=1.0, label="<b>one</b>", axis="y"),
+                        Mark(at=float(t.mean()), label="half of the time"),
                     ),
                     title="rank",
                 ),

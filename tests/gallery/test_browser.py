@@ -65,6 +65,13 @@ def test_every_plot_is_drawn_hostile_names_execute_nothing_and_the_data_can_be_s
         box = page.locator(".plot .main-svg").nth(3 * k).bounding_box()
         assert min(box["width"], box["height"]) > 200
     assert "<b>one</b>" in page.locator(".plot").nth(1).inner_text()
+    of_plot, *of_labels = (
+        each.bounding_box()
+        for each in page.locator(".plot").nth(1).locator("xpath=. | .//*[@class='shape-label-text']").all()
+    )
+    assert len(of_labels) == 2
+    for box in of_labels:  # upright or not, whole within the plot
+        assert of_plot["y"] <= box["y"] <= box["y"] + box["height"] <= of_plot["y"] + of_plot["height"]
     for shown in (page, visit(f"{root}/index.html")):
         shown.wait_for_timeout(200)
         assert shown.title() != "owned"
@@ -321,7 +328,7 @@ def follows_theme(page, theme):
         ".legend .swatch color": [rgb(color) for color in (*theme.palette[:2], theme.muted)],
         ".scatterlayer .js-line stroke": [rgb(theme.palette[k]) for k in (0, 1, 0, 1)],
         ".scatterlayer .js-fill fill": [rgb(theme.palette[1])],
-        ".shapelayer path stroke": [rgb(theme.muted)] * 5,
+        ".shapelayer path stroke": [rgb(theme.muted)] * 6,
         ".g-xtitle text fill": [rgb(theme.ink)] * 3,
     }
     script = """
