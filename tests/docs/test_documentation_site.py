@@ -1,6 +1,7 @@
 """The documentation's site: formulas, tables and pages need no other host."""
 
 import csv
+import itertools
 import re
 import subprocess
 import sys
@@ -51,3 +52,11 @@ def test_the_built_site_has_its_formulas_and_tables_and_loads_nothing_from_elsew
     failed = subprocess.run(command, check=False, capture_output=True, text=True)
     assert failed.returncode != 0
     assert "The site must load nothing from other hosts: inner/page.html loads https://elsewhere.org" in failed.stderr
+
+
+def test_displayed_formulas_are_paragraphs():
+    """Within one, as in a list, the site shows their dollar signs."""
+    for page in DOCS.rglob("*.md"):
+        lines = page.read_text().splitlines()
+        within = [line for before, line in itertools.pairwise(lines) if re.match(r" *\$\$.", line) and before.strip()]
+        assert within == [], page

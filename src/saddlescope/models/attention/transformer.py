@@ -45,8 +45,8 @@ class Coordinate(NamedTuple):
     """Position of one entry of a transformer's beta; all indices count from 0.
 
     Attributes:
-        layer: l.
-        head: i.
+        layer: its number l.
+        head: its number i.
         product: "KQ" for an entry of a^{l,i}, "VO" for one of b^{l,i}.
         entry: the position on the product's diagonal.
     """
