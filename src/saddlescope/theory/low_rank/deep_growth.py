@@ -14,6 +14,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -153,7 +154,7 @@ class DeepGrowth:
         return replace(one, time=one.time / size / norm**power, rest=[norm * W for W in one.rest])
 
 
-def initial_chains(weights: object, oracle: ProductLossOracle) -> list[Chain]:
+def initial_chains(weights: Any, oracle: ProductLossOracle) -> list[Chain]:
     """Return W_1, ..., W_L of all products.
 
     Raises:
@@ -163,7 +164,7 @@ def initial_chains(weights: object, oracle: ProductLossOracle) -> list[Chain]:
         raise InputError("weights must be given for a depth above 2, since the times depend on them; got None.")
     wanted = f"weights must hold W_1, ..., W_{oracle.depth} of each product, of shapes that multiply to its own"
     try:
-        chains = [[as_float64("weights", np.array(W, np.float64)) for W in chain] for chain in weights]  # type: ignore[attr-defined]
+        chains = [[as_float64("weights", np.array(W, np.float64)) for W in chain] for chain in weights]
     except (TypeError, ValueError) as error:
         raise InputError(f"{wanted}; got {error}.") from None
     shapes = [[W.shape for W in chain] for chain in chains]

@@ -21,6 +21,7 @@ Symmetric factors, B_p = U_p U_p^T, have the eigenvalues of G_p for rates (its s
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.loss.checks import as_float64
-from saddlescope.theory.low_rank.deep_growth import Chain, DeepGrowth, initial_chains
+from saddlescope.theory.low_rank.deep_growth import DeepGrowth, initial_chains
 from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
 from saddlescope.theory.low_rank.pair_growth import PairGrowth
 from saddlescope.theory.low_rank.plateau import InactiveGrowth, Plateau
@@ -186,7 +187,8 @@ def low_rank_learning(
         narrowest = min(W.shape[0] for chain in chains for W in chain[:-1])
         if width not in (None, narrowest):
             raise InputError(f"width must be the smallest of the weights, {narrowest}, or None; got {width!r}.")
-        return _learn(oracle, chains, narrowest, tolerance, max_stages, report)
+        deep = partial(DeepGrowth, oracle, chains, tolerance=tolerance)
+        return _learn(oracle, deep, narrowest, tolerance, max_stages, report)
     start = None if weights is None else _initial_weights(weights, oracle)
     if start is not None:
         columns = start[0][0].shape[1]
@@ -194,8 +196,9 @@ def low_rank_learning(
             raise InputError(f"width must be the number of columns of weights, {columns}, or None; got {width!r}.")
         width = columns
         oracle.symmetric = symmetric or _stay_symmetric(start, oracle)
+    pairs = partial(PairGrowth, oracle, start, width, tolerance=tolerance)
     try:
-        return _learn(oracle, start, width, tolerance, max_stages, report)
+        return _learn(oracle, pairs, width, tolerance, max_stages, report)
     except _AsymmetricForceError as error:
         if symmetric:
             raise InputError(
@@ -203,7 +206,7 @@ def low_rank_learning(
                 f"of size {error.size:.3g}. Take the loss of (B + B.T) / 2, or symmetric=False."
             ) from None
         oracle.symmetric = False  # equal factors do not stay equal
-        return _learn(oracle, start, width, tolerance, max_stages, report)
+        return _learn(oracle, pairs, width, tolerance, max_stages, report)
 
 
 class _AsymmetricForceError(Exception):
@@ -215,13 +218,13 @@ class _AsymmetricForceError(Exception):
 
 def _learn(
     oracle: ProductLossOracle,
-    start: Pairs | list[Chain] | None,
+    growth_at: Callable[..., InactiveGrowth],
     width: int | None,
     tolerance: float,
     max_stages: int | None,
     report: Report,
 ) -> LowRankLearning:
-    """Predict the stages, as `low_rank_learning` does.
+    """Predict the stages, as `low_rank_learning` does, with what is not active at the origin for a noise of rates.
 
     Raises:
         _AsymmetricForceError: at a saddle, G of symmetric factors is not symmetric.
@@ -232,12 +235,7 @@ def _learn(
     nothing = tuple((np.zeros((m, 0)), np.zeros((n, 0))) for m, n in oracle.shapes)
     saddle = Saddle(origin, spectra, *oracle.value_and_force(origin), removed=nothing)
     noise = max(_rounding(oracle, saddle), tolerance * max(float(np.linalg.norm(G, 2)) for G in saddle.force))
-    growth: InactiveGrowth
-    if oracle.depth > 2:
-        assert start is not None
-        growth = DeepGrowth(oracle, [list(chain) for chain in start], noise, tolerance)
-    else:
-        growth = PairGrowth(oracle, start, most, noise, tolerance)  # type: ignore[arg-type]
+    growth = growth_at(noise=noise)
     stages: list[LowRankStage] = []
     time, entered, margin = 0.0, (), math.inf
     while True:

@@ -28,15 +28,16 @@ class PairGrowth:
     Args:
         oracle: the loss.
         start: the weights before they are scaled by alpha; None: generic ones.
-        most: rank that each product can have.
+        width: number of columns of the factors; None: no bound.
         noise: rates below it count as zero.
         tolerance: times with a smaller relative difference are a tie.
     """
 
     def __init__(
-        self, oracle: ProductLossOracle, start: Pairs | None, most: tuple[int, ...], noise: float, tolerance: float
+        self, oracle: ProductLossOracle, start: Pairs | None, width: int | None, noise: float, tolerance: float
     ) -> None:
-        self._oracle, self._start, self._most = oracle, start, most
+        self._oracle, self._start = oracle, start
+        self._most = [min(m, n, width or m) for m, n in oracle.shapes]
         self._noise, self._tolerance = noise, tolerance
         self._frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, oracle.shapes))
         self._grown: tuple[Growth, ...] = ()
