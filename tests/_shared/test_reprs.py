@@ -169,7 +169,7 @@ def _reproduction(measure):
     measure.__doc__ = "What is measured."
     claim = dataclasses.replace(entry.claims[0], name=MARKUP, statistic=measure)
     run = xr.Dataset({"x": ("t", np.zeros(9))})
-    provenance = SimpleNamespace(label="quick", size="quick", versions={})
+    provenance = SimpleNamespace(label="quick", size="quick", settings={}, versions={})
     return Reproduction(Path("r.nc"), dataclasses.replace(entry, claims=Claims([claim])), provenance, run)
 
 
