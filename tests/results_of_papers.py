@@ -380,12 +380,12 @@ def mode_times():
     return 1 / s, times(predicted)
 
 
-@result("Arora, Cohen, Hu and Luo 2019, arXiv 1905.13655", "depth 4 from equal aligned weights a: times 1 / (2 s a^2)")
+@result("Arora, Cohen, Hu and Luo 2019, arXiv 1905.13655", "depth 3 from equal aligned weights a: times 1 / (s a)")
 def deep_mode_times():
     turned, s, a = np.linalg.qr(np.random.default_rng(1).standard_normal((2, 3, 3)))[0], np.array([3.0, 2.0, 1.5]), 0.3
-    chain = [a * turned[0].T, a * np.eye(3), a * np.eye(3), a * turned[1]]
+    chain = [a * turned[0].T, a * np.eye(3), a * turned[1]]
     target = (turned[1] * s) @ turned[0].T
-    return 1 / (2 * s * a**2), times(ss.low_rank_learning(fit(target), [(3, 3)], depth=4, weights=[chain]))
+    return 1 / (s * a), times(ss.low_rank_learning(fit(target), [(3, 3)], depth=3, weights=[chain]))
 
 
 @result(

@@ -131,7 +131,7 @@ def test_what_was_stored_before_its_file_was_saved_is_told(tmp_path, forgotten):
     one = partial(reproduce, "own/edited", **once)
     with pytest.raises(KeyboardInterrupt):
         one()
-    assert said(one, LATER).endswith("before edited.py was saved: pass --again to begin anew.")
+    assert said(one, LATER).endswith("before edited.py was saved: pass --again to start over.")
     assert said(one, 0).endswith("stored already: judging it again. Pass --again to rerun it.")
     assert said(one, LATER).endswith("already, before edited.py was saved: judging it again. Pass --again to rerun it.")
     many = partial(sweep, "own/edited", ["seed=1,2"], processes=1, **once)

@@ -148,8 +148,8 @@ def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float
         level: for a run: the magnitude above which a component is active, for `find_stages`; None: the level that the
             run was given. In a run without one, and in a sum of units, of which several may learn the same, stage k
             begins where the loss is half-way between the predicted levels k - 1 and k: its order is the predicted one,
-            and a plateau between two predicted ones shows in the errors. One after the last is an extra arrival. Of a
-            training with noise only what lasts counts: 1 % of the record or more, as many records as the noise asks.
+            and a plateau between two predicted ones shows in the errors. One after the last is an extra arrival. In a
+            noisy training only falls that last count: for 1 % of the record, and longer under more noise.
 
     Returns:
         The matches with their errors, and the arrivals without a match.

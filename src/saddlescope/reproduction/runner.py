@@ -236,7 +236,7 @@ def reproduce(
             folder.restart()
         if parts := [*scratch.glob("[!.]*")]:
             since = saved_since(entry.name, parts)
-            cure = ": pass --again to begin anew" if since else ""
+            cure = ": pass --again to start over" if since else ""
             say(f"Resuming the interrupted run in {scratch}{since}{cure}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
         try:

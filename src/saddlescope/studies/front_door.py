@@ -245,8 +245,9 @@ def _diagonal(loss: Any, size: int, weights: Any, seed: int, options: dict[str, 
 def _factors(
     loss: Any, shapes: Sequence[tuple[int, int]], weights: Any, seed: int, options: dict[str, Any]
 ) -> Prediction:
-    if (depth := options.get("depth", 2)) > 2:
-        return _deep_factors(loss, shapes, weights, seed, depth, options)
+    depth = options.get("depth", 2)
+    if isinstance(depth, int | np.integer) and depth > 2:
+        return _deep_factors(loss, shapes, weights, seed, int(depth), options)
     found = low_rank_learning(loss, shapes, weights=weights, **options)
     draw, pairs = np.random.default_rng(seed).standard_normal, weights
     if pairs is None:

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import DOP853, OdeSolver
 
+from saddlescope._shared.arguments import calling
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.checks import as_float64
 from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
@@ -163,10 +164,8 @@ def initial_chains(weights: Any, oracle: ProductLossOracle) -> list[Chain]:
     if weights is None:
         raise InputError("weights must be given for a depth above 2, since the times depend on them; got None.")
     wanted = f"weights must hold W_1, ..., W_{oracle.depth} of each product, of shapes that multiply to its own"
-    try:
+    with calling(wanted):
         chains = [[as_float64("weights", np.array(W, np.float64)) for W in chain] for chain in weights]
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{wanted}; got {error}.") from None
     shapes = [[W.shape for W in chain] for chain in chains]
     if len(chains) != len(oracle.shapes) or not all(
         len(chain) == oracle.depth

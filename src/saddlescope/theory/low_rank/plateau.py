@@ -1,4 +1,4 @@
-"""What a plateau is to the greedy algorithm: how long it lasts, and what ends it."""
+"""A plateau of the greedy algorithm: how long it lasts, and what ends it."""
 
 import math
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Plateau:
 
 
 class InactiveGrowth(Protocol):
-    """What is not active, on one plateau after the other."""
+    """Growth of inactive directions, plateau by plateau."""
 
     def plateau(self, saddle: Saddle, time: float) -> Plateau:
         """Return the plateau at a saddle, which begins at a time."""
